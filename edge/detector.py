@@ -131,7 +131,7 @@ class FaceDetector:
         return _take(found, non_maximum_suppression(found.xyxy, found.confidence, self.config.max_iou))
 
     def detect_still(self, image_bgr: ImageBgr) -> Detections:
-        """Faces of a photo, thoroughly: large and small ones, and a turned picture where upright gives none for sure.
+        """Faces of a photo, thoroughly: large and small ones, turned ones where upright gives none for sure.
 
         Args:
             image_bgr: Shape ``(h, w, 3)``, uint8.
