@@ -4,7 +4,6 @@ import importlib
 import importlib.util
 import os
 import tempfile
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,10 @@ _SOFTWARE_ENCODERS = {"H.264": "libx264", "H.265": "libx265", "VP9": "libvpx-vp9
 _HARDWARE_ENCODERS = ("h264_nvenc", "hevc_nvenc", "av1_nvenc")
 
 
-def examine(
-    config: Callable[[], Finding], *, wanted_providers: tuple[str, ...] = (CPU,), folder: Path | None = None
-) -> list[Finding]:
-    """Look at everything.
+def examine(*, wanted_providers: tuple[str, ...] = (CPU,), folder: Path | None = None) -> list[Finding]:
+    """Look at everything but the settings, which only a command line reads.
 
     Args:
-        config: Checks the settings; the command line knows where they lie.
         wanted_providers: Execution providers the settings ask for.
         folder: Where outputs would go; the current folder if None.
     """
@@ -54,7 +50,6 @@ def examine(
         check_memory(available_memory_bytes()),
         check_disk("this folder", folder or Path.cwd()),
         check_disk("temporary files", Path(tempfile.gettempdir())),
-        config(),
     ]
 
 

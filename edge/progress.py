@@ -45,14 +45,14 @@ class InputStarted:
         index: Its position in the job, from 0.
         total: How many inputs the job has.
         frames: How many frames to expect; None where the file does not say.
-        duration_s: Its length in seconds; 0 for a still.
+        duration_s: Its length in seconds; 0 for a still, None where the file does not say.
     """
 
     path: Path
     index: int
     total: int
     frames: int | None
-    duration_s: float
+    duration_s: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ def _build_section(
     }
     try:
         return section(**own)
-    except ValueError as err:
+    except (ValueError, ConfigError) as err:
         # A section names the field it refuses; where it does not, any of the given ones may be at fault.
         at_fault = next((key for key in own if key in str(err)), next(iter(own)))
         key = f"{name}.{at_fault}"

@@ -69,8 +69,7 @@ def test_two_opencvs_are_noted() -> None:
 
 
 def test_this_machine_can_do_the_main_job(tmp_path: Path) -> None:
-    findings = examine(lambda: Finding("config", "ok", "fine"), folder=tmp_path)
+    findings = examine(folder=tmp_path)
     assert not any_problem(f for f in findings if f.area != "disk")
-    assert findings[-1].text == "fine"
     assert all(f.advice for f in findings if f.level != "ok")
     assert all("\n" not in f.text for f in findings)

@@ -1,0 +1,1 @@
+"""The node: turns aligned crops of many edges into generated crops."""

@@ -1,0 +1,259 @@
+"""``lethe swap``: fuse a face into photos, animated pictures, videos and folders of them."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from edge.cli.parsing import check_faces, check_side_file, choose_sources, faces_for, parse_trim
+
+if TYPE_CHECKING:
+    from edge.report import JobReport
+    from edge.settings import Settings
+    from edge.swap import SwapOptions
+    from edge.video import Trim
+    from shared.config import Loaded
+
+HELP = (
+    "Fuse the face of a source photo onto the faces of photos and videos.\n\n"
+    "Sound, timing and every pixel outside of the faces stay as they are. "
+    "An input that fails does not stop the others; Ctrl-C finishes cleanly."
+)
+EXAMPLES = """[bold]Examples:[/bold]
+
+lethe swap --source me.jpg party.jpg --output party-me.jpg
+
+lethe swap -s me.jpg -s me-left.jpg clip.mp4 -o fused.mp4 --trim 0:10-0:25
+
+lethe swap -s me.jpg photos/ clip.mov -o fused/ --report report.json
+
+lethe swap -s me.jpg --reference anna.jpg group.jpg -o group-me.jpg
+
+lethe swap --map me.jpg=anna.jpg --map you.jpg=ben.jpg clip.mp4 -o both.mp4
+"""
+
+_CHOOSING, _ENCODING, _FUSING, _WATCHING = "Who onto whom", "Output", "Fusion", "Watching the job"
+
+
+def swap(
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="INPUT", help="Photos, animated pictures, videos, folders.", show_default=False
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="File, or folder for several inputs.", metavar="PATH", show_default=False
+        ),
+    ],
+    source: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--source",
+            "-s",
+            metavar="FILE",
+            help="Photo of the face to fuse; several photos of one person make a better likeness.",
+            show_default=False,
+            rich_help_panel=_CHOOSING,
+        ),
+    ] = None,
+    source_face: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Which face of a source photo that shows several, from the left.",
+            show_default=False,
+            rich_help_panel=_CHOOSING,
+        ),
+    ] = None,
+    faces: Annotated[
+        Literal["all", "largest", "match"] | None,
+        typer.Option(
+            help="Which faces to cover: all (default), the largest, or those that match --reference.",
+            show_default=False,
+            rich_help_panel=_CHOOSING,
+        ),
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Photo of the person to cover; means --faces match.",
+            show_default=False,
+            rich_help_panel=_CHOOSING,
+        ),
+    ] = None,
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="SOURCE=REFERENCE",
+            help="Cover the person on REFERENCE with the face on SOURCE; once for each person.",
+            show_default=False,
+            rich_help_panel=_CHOOSING,
+        ),
+    ] = None,
+    match_threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="0..1",
+            help="How alike a face and the reference must be, as a cosine (0.45).",
+            show_default=False,
+            rich_help_panel=_CHOOSING,
+        ),
+    ] = None,
+    trim: Annotated[
+        str | None,
+        typer.Option(
+            metavar="START-END",
+            help="Only this part of a video; seconds or h:mm:ss, either end may be left out.",
+            show_default=False,
+            rich_help_panel=_ENCODING,
+        ),
+    ] = None,
+    codec: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="auto (as the input), h264, h265, vp9, av1, ffv1 or prores.",
+            show_default=False,
+            rich_help_panel=_ENCODING,
+        ),
+    ] = None,
+    quality: Annotated[
+        int | None,
+        typer.Option(
+            metavar="0..100",
+            help="From small to finest; as the input if left out.",
+            show_default=False,
+            rich_help_panel=_ENCODING,
+        ),
+    ] = None,
+    tier: Annotated[
+        Literal["quality", "balanced", "fast"] | None,
+        typer.Option(help="Likeness against speed (quality).", show_default=False, rich_help_panel=_FUSING),
+    ] = None,
+    shape_strength: Annotated[
+        float | None,
+        typer.Option(
+            metavar="0..1.25",
+            help="How far the shape of the face goes over, not only its looks (1).",
+            show_default=False,
+            rich_help_panel=_FUSING,
+        ),
+    ] = None,
+    no_cache: Annotated[
+        bool,
+        typer.Option(
+            "--no-cache", help="Compute everything anew, to measure the caches.", rich_help_panel=_FUSING
+        ),
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write what was done and what it cost, as JSON.",
+            show_default=False,
+            rich_help_panel=_WATCHING,
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a trace for ui.perfetto.dev.",
+            show_default=False,
+            rich_help_panel=_WATCHING,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Events on stdout, one JSON object a line.", rich_help_panel=_WATCHING),
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Say only what went wrong.", rich_help_panel=_WATCHING),
+    ] = False,
+) -> None:
+    """Fuse faces; ``HELP`` says it to the user."""
+    choices = choose_sources(source or (), reference, mapping or ())
+    window = parse_trim(trim) if trim is not None else (None, None)
+    _check_side_files(report, trace, [*inputs, output, *(p for choice in choices for p in choice.photos())])
+
+    # Here and not on top: they bring OpenCV and the like, and nobody waits for those to read the help.
+    from edge.cli.rendering import make_renderer
+    from edge.cli.stopping import stop_on_signals
+    from edge.progress import JobFinished
+    from edge.settings import load
+    from edge.swap import Pair, swap_files
+    from edge.video import Trim
+    from shared.config import Flag
+
+    loaded = load(
+        os.environ,
+        {
+            "selection.faces": Flag(*faces_for(faces, choices)),
+            "selection.match_threshold": Flag("--match-threshold", match_threshold),
+            "fusion.tier": Flag("--tier", tier),
+            "fusion.shape_strength": Flag("--shape-strength", shape_strength),
+            "output.codec": Flag("--codec", codec),
+            "output.quality": Flag("--quality", quality),
+            "cache.enabled": Flag("--no-cache", False if no_cache else None),
+        },
+    )
+    check_faces(loaded.values.selection.faces, choices)
+    options = _options(loaded.values, Trim(*window), source_face)
+    pairs = [Pair(choice.source, choice.reference) for choice in choices]
+    with make_renderer(as_json=as_json, quiet=quiet) as renderer, stop_on_signals() as stop:
+        result = swap_files(pairs, inputs, output, options, events=renderer, stop=stop)
+        _write_side_files(result, loaded, report, trace)
+        renderer(JobFinished(report))
+    result.raise_for_status()
+
+
+def _check_side_files(report: Path | None, trace: Path | None, others: Sequence[Path]) -> None:
+    if report is not None:
+        check_side_file("--report", report, others)
+    if trace is not None:
+        check_side_file("--trace", trace, [*others, report] if report else others)
+
+
+def _options(settings: "Settings", trim: "Trim", source_face: int | None) -> "SwapOptions":
+    from edge.swap import SwapOptions
+
+    return SwapOptions(
+        faces=settings.selection.faces,
+        match_threshold=settings.selection.match_threshold,
+        trim=trim,
+        codec=settings.output.codec,
+        quality=settings.output.quality,
+        tier=settings.fusion.tier,
+        shape_strength=settings.fusion.shape_strength,
+        caches=settings.cache.enabled,
+        source_face=source_face,
+        runtime=settings.runtime,
+        detection=settings.detection,
+        tracking=settings.tracking,
+    )
+
+
+def _write_side_files(
+    result: "JobReport", loaded: "Loaded[Settings]", report: Path | None, trace: Path | None
+) -> None:
+    from edge.report import write_report
+    from edge.trace import write_trace
+
+    if report is not None:
+        command = ("lethe", *sys.argv[1:])
+        write_report(
+            report, dataclasses.replace(result, command=command, effective_config=loaded.effective())
+        )
+    if trace is not None:
+        write_trace(trace, result.spans)
