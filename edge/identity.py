@@ -89,6 +89,11 @@ class IdentityVote:
         return self._mean
 
     @property
+    def last_frame(self) -> int | None:
+        """Index of the frame last sampled; None before the first."""
+        return self._last_frame
+
+    @property
     def settled(self) -> bool:
         """Enough samples agree."""
         if self._mean is None:

@@ -96,6 +96,11 @@ class Selector:
         self._largest: tuple[int, float] | None = None  # track and area
         self._rival: tuple[int, int] | None = None  # track and frames running
 
+    @property
+    def needs_identity(self) -> bool:
+        """Whether it looks at embeddings at all."""
+        return self._references is not None
+
     def fresh(self) -> "Selector":
         """One with the same settings and no past."""
         return Selector(self.config, self._sources)

@@ -207,14 +207,19 @@ class Tracker:
         """A track is no longer seen."""
         self._tracks[track_id].lost = True
 
+    def displace(self, track_id: int) -> None:
+        """A track has slipped onto another face: it is lost, and where it was thought to be means nothing."""
+        track = self._tracks[track_id]
+        track.lost, track.placed = True, False
+
     def forget(self, track_id: int) -> None:
         """A track was no face, or is one with another."""
         del self._tracks[track_id]
 
     def cut(self) -> None:
         """The scene changed: every track is lost and its place means nothing."""
-        for track in self._tracks.values():
-            track.lost, track.placed = True, False
+        for track_id in self._tracks:
+            self.displace(track_id)
 
     def associate(
         self, xyxy: BoxesXyxy, confidence: npt.NDArray[np.float32], likeness: Likeness
