@@ -8,19 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from shared import __version__
-from shared.checks import (
-    available_memory_bytes,
-    check_cores,
-    check_disk,
-    check_memory,
-    check_models,
-    check_onnxruntime,
-    check_providers,
-    check_versions,
-    installed_distributions,
-)
 from shared.commandline import new_app, run_app, tell_findings
-from shared.ort import CPU
 
 app = new_app("The node that generates faces for many edges. This version checks the machine it will run on.")
 
@@ -51,6 +39,20 @@ def doctor(
 
     Leaves with 1 if a node could not run here.
     """
+    # Here and not on top: nobody waits for numpy to read the help.
+    from shared.checks import (
+        available_memory_bytes,
+        check_cores,
+        check_disk,
+        check_memory,
+        check_models,
+        check_onnxruntime,
+        check_providers,
+        check_versions,
+        installed_distributions,
+    )
+    from shared.ort import CPU
+
     findings = [
         check_versions(),
         check_onnxruntime(installed_distributions("onnxruntime")),

@@ -47,11 +47,6 @@ class Finding:
     advice: str | None = None
 
 
-def any_problem(findings: Iterable[Finding]) -> bool:
-    """Whether something stops the main job."""
-    return any(finding.level == "problem" for finding in findings)
-
-
 def check_versions() -> Finding:
     """Lethe, Python and the system."""
     system = f"{platform.system()} {platform.machine()}"

@@ -20,14 +20,17 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from shared.checks import Finding, any_problem
 from shared.errors import FaceFusionError, InterruptedJobError
+
+if TYPE_CHECKING:
+    from shared.checks import Finding
 
 _UNBOUNDED_WIDTH = 4096
 _LEVEL_STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
@@ -128,13 +131,13 @@ def stdout_console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else _UNBOUNDED_WIDTH)
 
 
-def tell_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
+def tell_findings(findings: Sequence["Finding"], *, as_json: bool) -> None:
     """Print what a doctor found, and what to do about it.
 
     Raises:
         typer.Exit: With 1 if something stops the main job.
     """
-    stopped = any_problem(findings)
+    stopped = any(finding.level == "problem" for finding in findings)
     if as_json:
         plain = {"ok": not stopped, "findings": [dataclasses.asdict(finding) for finding in findings]}
         print(json.dumps(plain, indent=2))
@@ -146,7 +149,7 @@ def tell_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _findings_table(findings: Iterable[Finding]) -> Table:
+def _findings_table(findings: Iterable["Finding"]) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     for finding in findings:
         table.add_row(Text(finding.level, _LEVEL_STYLES[finding.level]), finding.area, Text(finding.text))
