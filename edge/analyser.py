@@ -47,10 +47,8 @@ _DOUBLE_DISTANCE = 0.35
 _SAME_PERSON, _OTHER_PERSON = 0.5, 0.3
 # For so many frames after a loss or a cut the detector runs on each, then on every third.
 _SEARCH_FRAMES = 15
-# What was found to be no face however it is turned is not turned again for so many frames, while the detector
-# boxes it like this.
-_REFUSED_FRAMES = 30
-_SAME_BOX_IOU = 0.6
+# A track is lost at once when its presence is this far below the one it needs; one dip less deep is borne.
+_DIP = 4.0
 # After so many runs of the detector that do not confirm it, a track of doubtful presence is given up.
 _UNCONFIRMED_RUNS = 3
 
@@ -64,8 +62,9 @@ class AnalyserConfig:
         points: Landmarks of a face: 478, or 468 for speed.
         caches: Use what the last frames told; off, every frame pays the full price.
         detector_px: Longest side of the detector's input; None chooses by the size of the picture.
-        keep_presence: Presence logit below which a track is lost.
-        new_presence: Presence logit from which a detection is a face.
+        keep_presence: Presence logit below which a track is lost, at the second frame running.
+        new_presence: Presence logit from which a detection begins a track.
+        still_presence: Presence logit from which a detection in a photo is a face.
         detector: What counts as a detection.
         tracker: How tracks are kept.
         identity: How often faces are embedded.
@@ -76,7 +75,8 @@ class AnalyserConfig:
     caches: bool = True
     detector_px: int | None = None
     keep_presence: float = 2.0
-    new_presence: float = 3.0
+    new_presence: float = 5.0
+    still_presence: float = 3.0
     detector: DetectorConfig = field(default_factory=DetectorConfig)
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
     identity: IdentityConfig = field(default_factory=IdentityConfig)
@@ -88,6 +88,30 @@ class AnalyserConfig:
             raise ValueError(f"detector_px must be at least 32, not {self.detector_px}")
 
 
+class _Refusals:
+    """Detections of late that had no face in them: trying each again on every frame would cost too much.
+
+    Profiles, backs of heads and things that look like faces to the detector stay where they are for long.
+    """
+
+    PAUSE_FRAMES = 5
+    TURN_PAUSE_FRAMES = 30
+    _SAME_BOX_IOU = 0.6
+
+    def __init__(self) -> None:
+        self._boxes: list[tuple[int, BoxXyxy]] = []
+
+    def add(self, frame: int, box: BoxXyxy) -> None:
+        """Nothing was found in ``box``."""
+        self._boxes.append((frame, box))
+
+    def hold(self, frame: int, box: BoxXyxy, pause: int) -> bool:
+        """Whether nothing was found hereabouts within the last ``pause`` frames."""
+        self._boxes = [(f, b) for f, b in self._boxes if frame - self.TURN_PAUSE_FRAMES < f <= frame]
+        late = [b for f, b in self._boxes if f > frame - pause]
+        return bool(late) and float(box_iou(box[None], np.stack(late)).max()) >= self._SAME_BOX_IOU
+
+
 class _Face:
     """What is known of one track beside its motion."""
 
@@ -96,6 +120,7 @@ class _Face:
         self.smoother = LandmarkSmoother()
         self.restarted = True
         self.unconfirmed = 0
+        self.dipped = False
         self.last_index = -1
         self.take(fit)
 
@@ -156,7 +181,7 @@ class FaceAnalyser:
         self._cuts = CutDetector()
         self._tracker = Tracker(self.config.tracker)
         self._faces: dict[int, _Face] = {}
-        self._refused: list[tuple[int, BoxXyxy]] = []  # frame count and box
+        self._refusals = _Refusals()
         self._frames = 0
         self._search_until = 0  # frame count up to which the detector runs on every frame
 
@@ -195,8 +220,7 @@ class FaceAnalyser:
         with self._clock.stage("detect", index):
             found = self._detector.detect_still(image)
         with self._clock.stage("landmarks", index):
-            sightings = self._sightings(image, found, range(len(found)), self.config.new_presence)
-        sightings = _without_doubles(sightings)
+            sightings = _without_doubles(self._still_sightings(image, found))
         selector = self._selector.fresh()
         if selector.needs_identity:
             for sighting in sightings:
@@ -206,6 +230,17 @@ class FaceAnalyser:
             TrackedFace(i, s.fit.landmarks, s.fit.presence, s.xyxy, s.confidence, True, pairs[i])
             for i, s in enumerate(sightings)
         )
+
+    def _still_sightings(self, image: ImageBgr, found: Detections) -> list[_Sighting]:
+        """Landmarks for the detections of a photo: every doubtful one is tried in all turns."""
+        sightings = []
+        for i in range(len(found)):
+            fit = self._fit_upright(image, found, i)
+            if fit.presence < _SURE_PRESENCE:
+                fit = self._fit_turned(image, found, i, fit)
+            if fit.presence >= self.config.still_presence and _plausible(fit, None, image):
+                sightings.append(_sighting(fit, float(found.confidence[i])))
+        return sightings
 
     # One frame, step by step
 
@@ -246,7 +281,7 @@ class FaceAnalyser:
         for track in self._tracker.active:
             face = self._faces[track.track_id]
             fit = self._fit_cached(image, face) if self.config.caches else self._fit_anew(image, face, found)
-            kept = fit.presence >= self.config.keep_presence and _plausible(fit, face.fit, image)
+            kept = self._holds(face, fit, image)
             if kept:
                 face.take(fit)
                 self._tracker.observe(track.track_id, box_of_points(fit.landmarks))
@@ -257,6 +292,14 @@ class FaceAnalyser:
                 self._counters.hit("track")
             else:
                 self._counters.miss("track")
+
+    def _holds(self, face: _Face, fit: MeshFit, image: ImageBgr) -> bool:
+        """Whether a track still has its face: one shallow dip of presence is borne."""
+        keep = self.config.keep_presence
+        dips = fit.presence < keep
+        held = fit.presence >= (keep if face.dipped else keep - _DIP) and _plausible(fit, face.fit, image)
+        face.dipped = dips and held
+        return held
 
     def _fit_cached(self, image: ImageBgr, face: _Face) -> MeshFit:
         fit = self._mesh.from_previous(image, face.fit.landmarks)
@@ -270,7 +313,7 @@ class FaceAnalyser:
             overlap = box_iou(box_of_points(previous)[None], found.xyxy)[0]
             best = int(overlap.argmax())
             if overlap[best] >= _SAME_FACE_IOU:
-                fit = self._fit_detection(image, found, best)
+                fit = self._fit_upright(image, found, best)
                 if fit.presence >= _SURE_PRESENCE:
                     return fit
         fit = self._mesh.from_previous(image, previous)
@@ -281,7 +324,7 @@ class FaceAnalyser:
         sightings, rest = self._explained(found)
         if rest:
             with self._clock.stage("landmarks", index):
-                fresh = self._sightings(image, found, rest, self.config.keep_presence)
+                fresh = self._sightings(image, found, rest)
             sightings += _without_doubles(fresh)
         self._confirm(sightings)
 
@@ -330,41 +373,46 @@ class FaceAnalyser:
             if face.unconfirmed >= _UNCONFIRMED_RUNS and face.fit.presence < _SURE_PRESENCE:
                 self._tracker.lose(track.track_id)
 
-    def _sightings(
-        self, image: ImageBgr, found: Detections, rows: Sequence[int], presence: float
-    ) -> list[_Sighting]:
-        """Landmarks for detections; what has no face in it is dropped."""
+    def _sightings(self, image: ImageBgr, found: Detections, rows: Sequence[int]) -> list[_Sighting]:
+        """Landmarks for the detections of a stream; what has no face in it is dropped."""
         sightings = []
+        may_turn = True
         for i in rows:
-            fit = self._fit_detection(image, found, i)
-            if fit.presence >= presence and _plausible(fit, None, image):
-                confidence = float(found.confidence[i])
-                if fit.presence >= self.config.new_presence:
-                    # Landmarks are the better judge: what they accept may begin a track.
-                    confidence = max(confidence, self.config.tracker.high_confidence)
-                else:
-                    confidence = min(confidence, self.config.tracker.low_confidence)
-                sightings.append(_sighting(fit, confidence))
+            box = found.xyxy[i]
+            if self._refused(box, _Refusals.PAUSE_FRAMES):
+                continue
+            fit = self._fit_upright(image, found, i)
+            if (
+                fit.presence < _SURE_PRESENCE
+                and may_turn
+                and not self._refused(box, _Refusals.TURN_PAUSE_FRAMES)
+            ):
+                may_turn = False  # eight runs of the network: once a frame is enough
+                fit = self._fit_turned(image, found, i, fit)
+            if fit.presence < self.config.keep_presence or not _plausible(fit, None, image):
+                self._refusals.add(self._frames, box)
+                continue
+            confidence = float(found.confidence[i])
+            if fit.presence >= self.config.new_presence:
+                # Landmarks are the better judge: what they accept may begin a track, and nothing else.
+                confidence = max(confidence, self.config.tracker.high_confidence)
+            else:
+                confidence = min(confidence, self.config.tracker.low_confidence)
+            sightings.append(_sighting(fit, confidence))
         return sightings
 
-    def _fit_detection(self, image: ImageBgr, found: Detections, i: int) -> MeshFit:
-        """Landmarks from a detection, refined once; tilted heads are tried in all quarter turns."""
-        fit = self._mesh.from_detection(image, found.landmarks[i], found.xyxy[i])
-        fit = self._mesh.from_previous(image, fit.landmarks)
-        if fit.presence >= _SURE_PRESENCE or self._was_refused(found.xyxy[i]):
-            return fit
-        turned = self._mesh.from_turned_detection(image, found.landmarks[i], found.xyxy[i])
-        best = max(fit, turned, key=lambda f: f.presence)
-        if best.presence < self.config.keep_presence:
-            self._refused.append((self._frames, found.xyxy[i]))
-        return best
+    def _refused(self, box: BoxXyxy, pause: int) -> bool:
+        return self.config.caches and self._refusals.hold(self._frames, box, pause)
 
-    def _was_refused(self, box: BoxXyxy) -> bool:
-        """Whether all turns were tried here a moment ago, for nothing."""
-        since = self._frames - _REFUSED_FRAMES if self.config.caches else self._frames
-        self._refused = [(frame, b) for frame, b in self._refused if frame >= since]
-        boxes = [b for _, b in self._refused]
-        return bool(boxes) and float(box_iou(box[None], np.stack(boxes)).max()) >= _SAME_BOX_IOU
+    def _fit_upright(self, image: ImageBgr, found: Detections, i: int) -> MeshFit:
+        """Landmarks from a detection, refined once."""
+        fit = self._mesh.from_detection(image, found.landmarks[i], found.xyxy[i])
+        return self._mesh.from_previous(image, fit.landmarks)
+
+    def _fit_turned(self, image: ImageBgr, found: Detections, i: int, upright: MeshFit) -> MeshFit:
+        """The better of a fit and of those for a head that lies on its side or stands on its top."""
+        turned = self._mesh.from_turned_detection(image, found.landmarks[i], found.xyxy[i])
+        return max(upright, turned, key=lambda fit: fit.presence)
 
     def _take_up(self, sighting: _Sighting, link: Association, index: int) -> None:
         """Begin a track, or go on with one that was lost."""
