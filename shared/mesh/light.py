@@ -1,0 +1,172 @@
+"""The target's light on the source's skin: contrast and a smooth colour field, on the statistics grid.
+
+atlas colour = k * texture + D, with D = lowpass(target) - k * lowpass(texture). Both low-passes are taken under
+one mask: skin that is seen in the target and valid in the source.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from shared.arrays import ImageBgr
+from shared.mesh.source import ATLAS, PreparedSource
+from shared.mesh.topology import Floats
+from shared.mesh.uvgrid import GRID, face_regions
+
+_EMA = 0.3
+_WIDE = 16
+"""Side of the coarse grid that fills in where little skin is seen."""
+_SEEN_ENOUGH = 0.15
+
+
+def _box3(planes: Floats, size: int) -> Floats:
+    """Three box blurs: near a Gaussian, and cheap for many planes at once."""
+    for _ in range(3):
+        planes = cv2.blur(planes, (size, size), borderType=cv2.BORDER_CONSTANT)
+    return planes
+
+
+def _fade(fine: Floats, coarse: Floats, seen: Floats) -> Floats:
+    t = np.clip(seen / _SEEN_ENOUGH, 0, 1)[..., None]
+    return coarse + t * (fine - coarse)
+
+
+def masked_lowpass(planes: Floats, mask: Floats) -> Floats:
+    """Local mean under a mask; far from the mask it fades to a wider mean, then to the mean of all.
+
+    Args:
+        planes: Shape ``(64, 64, k)``.
+        mask: Shape ``(64, 64)``, 0..1.
+
+    Returns:
+        Shape ``(64, 64, k)``.
+    """
+    weighted = np.dstack([planes * mask[..., None], mask])
+    overall = weighted[..., :-1].sum((0, 1)) / max(float(mask.sum()), 1e-3)
+    small = cv2.resize(weighted, (_WIDE, _WIDE), interpolation=cv2.INTER_AREA)
+    small = _box3(small, 9)
+    wide = small[..., :-1] / np.maximum(small[..., -1:], 1e-4)
+    wide = _fade(wide, overall, small[..., -1])
+    fine = _box3(weighted, 13)
+    near = fine[..., :-1] / np.maximum(fine[..., -1:], 1e-4)
+    wide = cv2.resize(wide, (GRID, GRID), interpolation=cv2.INTER_LINEAR)
+    return _fade(near, wide.reshape(near.shape), fine[..., -1])
+
+
+@dataclass(slots=True, eq=False)
+class LightState:
+    """How the source's texture is coloured now.
+
+    Attributes:
+        gain: Contrast per channel, shape ``(3,)``.
+        field: Added colour D, shape ``(64, 64, 3)``, grey levels.
+        chroma: How much of the texture's fine colour is kept, 0.25..1 (make-up, flush stains).
+    """
+
+    gain: Floats
+    field: Floats
+    chroma: float
+
+
+def _contrast(target: Floats, source: Floats, t_low: Floats, s_low: Floats, weight: Floats) -> Floats:
+    """Contrast of the target's detail over the source's, per channel."""
+    total = max(float(weight.sum()), 1e-3)
+
+    def rms(values: Floats) -> Floats:
+        return np.sqrt((values**2 * weight[..., None]).sum((0, 1)) / total) + 1e-3
+
+    def mean(values: Floats) -> Floats:
+        return (values * weight[..., None]).sum((0, 1)) / total + 1.0
+
+    detail = np.clip(rms(target - t_low) / rms(source - s_low), 0.4, 1.6)
+    level = np.clip(mean(target) / mean(source), 0.3, 2)
+    return np.clip(np.sqrt(detail * level), 0.45, 1.3).astype(np.float32)
+
+
+def _chroma_rms(detail: Floats, weight: Floats) -> float:
+    colour = detail - detail.mean(2, keepdims=True)
+    return float(np.sqrt(((colour**2).sum(2) * weight).sum() / max(float(weight.sum()), 1e-3)))
+
+
+class LightField:
+    """Follows the target's light on one track.
+
+    Args:
+        source: The person to be lit.
+    """
+
+    def __init__(self, source: PreparedSource) -> None:
+        self._source = source
+        self.state: LightState | None = None
+
+    def reset(self) -> None:
+        """Forget the light: the scene has changed."""
+        self.state = None
+
+    def update(self, target: Floats, visible: Floats) -> LightState:
+        """Take in the target's face.
+
+        Args:
+            target: Its unwrapped picture, shape ``(64, 64, 3)``, float32 BGR.
+            visible: Where it is the face's own surface, unhidden, shape ``(64, 64)``, 0..1.
+
+        Returns:
+            The smoothed state.
+        """
+        regions = face_regions()
+        source = self._source.grid_texture
+        mask = regions.skin * visible * self._source.grid_valid
+        low = masked_lowpass(np.dstack([target, source]), mask)
+        t_low, s_low = low[..., :3], low[..., 3:]
+        inner = regions.inner * visible * self._source.grid_valid
+        gain = _contrast(target, source, t_low, s_low, inner)
+        field = t_low - gain * s_low
+        if self.state is None:
+            self.state = LightState(gain, field, self._chroma(target - t_low, source - s_low, gain, mask))
+        else:
+            state = self.state
+            state.gain = state.gain + np.float32(_EMA) * (gain - state.gain)
+            state.field = state.field + np.float32(_EMA) * (field - state.field)
+        return self.state
+
+    @staticmethod
+    def _chroma(target_detail: Floats, source_detail: Floats, gain: Floats, mask: Floats) -> float:
+        source = _chroma_rms(source_detail, mask) * float(gain.mean())
+        return float(np.clip(_chroma_rms(target_detail, mask) / max(source, 1e-3), 0.25, 1))
+
+
+def soften_chroma(texture: ImageBgr, keep: float) -> ImageBgr:
+    """Keep the texture's light and dark detail, and a part of its coloured detail.
+
+    Args:
+        texture: Atlas, shape ``(A, A, 3)``, uint8.
+        keep: 1 changes nothing, 0 leaves fine detail grey.
+    """
+    if keep > 0.98:
+        return texture
+    # Coloured detail = what a blur takes from the two colour planes; luma stays.
+    ycc = cv2.cvtColor(texture, cv2.COLOR_BGR2YCrCb)
+    low = cv2.blur(ycc, (31, 31), borderType=cv2.BORDER_REPLICATE)
+    mixed = cv2.addWeighted(ycc, keep, low, 1 - keep, 0)
+    mixed[..., 0] = ycc[..., 0]
+    return cv2.cvtColor(mixed, cv2.COLOR_YCrCb2BGR)
+
+
+def lit_atlas(texture: ImageBgr, alpha: ImageBgr, light: LightState, out: ImageBgr) -> ImageBgr:
+    """Texture under the target's light, with its transparency as fourth channel.
+
+    Args:
+        texture: Shape ``(A, A, 3)``, uint8.
+        alpha: Shape ``(A, A)``, uint8.
+        light: The field and the gains.
+        out: Result, shape ``(A, A, 4)``, uint8, written in place.
+    """
+    # The field goes through uint8 with an offset of 128, so that the whole sum is one fused 8-bit pass.
+    offset = np.clip(light.field + 128.5, 0, 255).astype(np.uint8)
+    offset = cv2.resize(offset, (ATLAS, ATLAS), interpolation=cv2.INTER_LINEAR)
+    planes = [
+        cv2.addWeighted(t, float(k), o, 1.0, -128.0)
+        for t, k, o in zip(cv2.split(texture), light.gain, cv2.split(offset), strict=True)
+    ]
+    return cv2.merge([*planes, alpha], out)
