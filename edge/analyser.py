@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from edge.cuts import CutDetector
 from edge.detector import DetectorConfig, FaceDetector
@@ -27,7 +26,7 @@ from edge.landmarks import (
 )
 from edge.selection import Candidate, Selector
 from edge.tracker import Association, Link, Track, Tracker, TrackerConfig
-from shared.arrays import BoxesXyxy, BoxXyxy, Embedding, ImageBgr, MeshLandmarks
+from shared.arrays import BoxesXyxy, BoxXyxy, Embedding, ImageBgr
 from shared.counters import CacheCounters
 from shared.faces import Detections, TrackedFace
 from shared.frames import Frame
@@ -148,7 +147,7 @@ class _Sighting:
 
 
 def _sighting(fit: MeshFit, confidence: float, embedding: Embedding | None = None) -> _Sighting:
-    return _Sighting(fit, box_of_points(fit.landmarks), confidence, None, embedding)
+    return _Sighting(fit, fit.xyxy, confidence, None, embedding)
 
 
 class FaceAnalyser:
@@ -284,7 +283,7 @@ class FaceAnalyser:
             kept = self._holds(face, fit, image)
             if kept:
                 face.take(fit)
-                self._tracker.observe(track.track_id, box_of_points(fit.landmarks))
+                self._tracker.observe(track.track_id, fit.xyxy)
             else:
                 self._tracker.lose(track.track_id)
                 self._search_until = self._frames + _SEARCH_FRAMES
@@ -297,20 +296,22 @@ class FaceAnalyser:
         """Whether a track still has its face: one shallow dip of presence is borne."""
         keep = self.config.keep_presence
         dips = fit.presence < keep
-        held = fit.presence >= (keep if face.dipped else keep - _DIP) and _plausible(fit, face.fit, image)
+        held = fit.presence >= (keep if face.dipped else keep - _DIP) and _plausible(
+            fit, face.fit.xyxy, image
+        )
         face.dipped = dips and held
         return held
 
     def _fit_cached(self, image: ImageBgr, face: _Face) -> MeshFit:
         fit = self._mesh.from_previous(image, face.fit.landmarks)
         # The crop was laid where the face was; after a large move the face is off its middle.
-        return self._mesh.from_previous(image, fit.landmarks) if _moved(face.fit, fit) else fit
+        return self._mesh.from_previous(image, fit.landmarks) if _moved(face.fit.xyxy, fit.xyxy) else fit
 
     def _fit_anew(self, image: ImageBgr, face: _Face, found: Detections | None) -> MeshFit:
         """From the detector's box as if nothing were known; the last landmarks only where that fails."""
         previous = face.fit.landmarks
         if found is not None and len(found):
-            overlap = box_iou(box_of_points(previous)[None], found.xyxy)[0]
+            overlap = box_iou(face.fit.xyxy[None], found.xyxy)[0]
             best = int(overlap.argmax())
             if overlap[best] >= _SAME_FACE_IOU:
                 fit = self._fit_upright(image, found, best)
@@ -538,13 +539,11 @@ class FaceAnalyser:
 
     def _report(self, frame: Frame) -> tuple[TrackedFace, ...]:
         active = sorted(self._tracker.active, key=lambda t: t.track_id)
-        pairs = self._selector.select(
-            [
-                Candidate(t.track_id, box_of_points(f.fit.landmarks), f.vote.embedding)
-                for t in active
-                for f in (self._faces[t.track_id],)
-            ]
-        )
+        candidates = []
+        for track in active:
+            face = self._faces[track.track_id]
+            candidates.append(Candidate(track.track_id, face.fit.xyxy, face.vote.embedding))
+        pairs = self._selector.select(candidates)
         reported = []
         for track in active:
             face = self._faces[track.track_id]
@@ -577,25 +576,24 @@ def _without_doubles(sightings: list[_Sighting]) -> list[_Sighting]:
     return [sightings[i] for i in sorted(keep)]
 
 
-def _middle_and_side(landmarks: MeshLandmarks) -> tuple[npt.NDArray[np.floating], float]:
-    box = box_of_points(landmarks)
-    return (box[:2] + box[2:]) / 2, float((box[2:] - box[:2]).max())
+def _side(box: BoxXyxy) -> float:
+    return max(float(box[2] - box[0]), float(box[3] - box[1]), 1e-3)
 
 
-def _moved(before: MeshFit, after: MeshFit) -> bool:
+def _moved(before: BoxXyxy, after: BoxXyxy) -> bool:
     """Whether a face moved or grew so far within a frame that its crop no longer suited it."""
-    (a, size_a), (b, size_b) = _middle_and_side(before.landmarks), _middle_and_side(after.landmarks)
-    return float(np.hypot(*(b - a))) > 0.12 * size_a or not 0.88 < size_b / max(size_a, 1e-3) < 1.12
+    shift = (after[:2] + after[2:] - before[:2] - before[2:]) / 2
+    side = _side(before)
+    return float(np.hypot(*shift)) > 0.12 * side or not 0.88 < _side(after) / side < 1.12
 
 
-def _plausible(fit: MeshFit, before: MeshFit | None, image: ImageBgr) -> bool:
+def _plausible(fit: MeshFit, before: BoxXyxy | None, image: ImageBgr) -> bool:
     """Whether landmarks have the shape of a face, lie in the picture and did not leap in size."""
-    box = box_of_points(fit.landmarks)
-    side = float((box[2:] - box[:2]).max())
+    box, side = fit.xyxy, _side(fit.xyxy)
     if side < 4 or not 0.2 < inter_ocular(fit.landmarks) / side < 0.8:
         return False
     h, w = image.shape[:2]
     visible = np.clip(np.minimum(box[2:], (w, h)) - np.maximum(box[:2], 0), 0, None).prod()
     if visible < 0.35 * (box[2:] - box[:2]).prod():
         return False
-    return before is None or 0.6 < side / max(_middle_and_side(before.landmarks)[1], 1e-3) < 1.7
+    return before is None or 0.6 < side / _side(before) < 1.7

@@ -89,8 +89,8 @@ class _Buffer:
         shrinks = w < image_bgr.shape[1]
         mode = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
         self.canvas[:h, :w] = cv2.resize(image_bgr, (w, h), interpolation=mode)
-        for channel in range(3):
-            self.tensor[0, channel] = self.canvas[:, :, channel]
+        for channel, plane in enumerate(cv2.split(self.canvas)):
+            self.tensor[0, channel] = plane
         return self.tensor
 
 

@@ -56,7 +56,8 @@ class MobileFaceNet:
         """
         affine = fit_similarity(landmarks5, ARCFACE_112)
         cv2.warpAffine(image_bgr, affine, (112, 112), dst=self._crop, flags=cv2.INTER_LINEAR)
-        np.subtract(self._crop[:, :, ::-1], np.float32(127.5), out=self._tensor[0])
+        cv2.cvtColor(self._crop, cv2.COLOR_BGR2RGB, dst=self._crop)
+        np.subtract(self._crop, np.float32(127.5), out=self._tensor[0])
         self._tensor *= np.float32(1 / 128)
         vector = self._session.run(self._tensor)[0][0]
         return vector / max(float(np.linalg.norm(vector)), 1e-12)
@@ -92,7 +93,8 @@ class DlibResNet:
         """
         affine = fit_similarity(landmarks5, DLIB_150)
         cv2.warpAffine(image_bgr, affine, (150, 150), dst=self._crop, flags=cv2.INTER_LINEAR)
-        self._tensor[0] = self._crop[:, :, ::-1].transpose(2, 0, 1)
+        for channel in range(3):
+            self._tensor[0, 2 - channel] = self._crop[:, :, channel]
         return self._session.run(self._tensor)[0][0]
 
     def similarity(self, a: Embedding, b: Embedding) -> float:

@@ -49,6 +49,7 @@ class Verdict(Enum):
     """What became of a sample."""
 
     COUNTED = "counted"
+    IGNORED = "ignored"
     DOUBTED = "doubted"
     JUMPED = "jumped"
 
@@ -75,6 +76,8 @@ class IdentityVote:
 
     # A sample this much better than the best one kept is worth taking before its turn.
     _BETTER = 1.3
+    # A sample this much worse than the best one kept says nothing about somebody else.
+    _TOO_POOR = 0.5
 
     def __init__(self, config: IdentityConfig | None = None) -> None:
         self._config = config or IdentityConfig()
@@ -141,6 +144,8 @@ class IdentityVote:
         """
         self._last_frame = frame_index
         if self._mean is not None and float(embedding @ self._mean) < self._config.jump_cosine:
+            if quality < self._TOO_POOR * max(s.quality for s in self._samples):
+                return Verdict.IGNORED
             return self._doubt(embedding)
         self._doubted = None
         # Stable sort: of equal quality the older stays in front, so a still scene does not churn.

@@ -7,7 +7,7 @@ taken in the turned frame, so a rolling head keeps the size of its crop.
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import cv2
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.arrays import Affine, BoxXyxy, ImageBgr, Landmarks5, MeshLandmarks, Points
-from shared.geometry import fit_rigid_3d
+from shared.geometry import box_of_points, fit_rigid_3d
 from shared.models import WEIGHTS_DIR
 from shared.ort import SessionPool
 
@@ -36,10 +36,15 @@ class MeshFit:
     Attributes:
         landmarks: Shape ``(n, 3)``, frame pixels; z in the same scale, smaller = nearer.
         presence: Logit that the crop shows a face: 9..21 on clear ones.
+        xyxy: Box round the landmarks, shape ``(4,)``, frame pixels.
     """
 
     landmarks: MeshLandmarks
     presence: float
+    xyxy: BoxXyxy = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "xyxy", box_of_points(self.landmarks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +144,8 @@ class FaceMesh:
             flags=cv2.INTER_LINEAR,
             borderMode=cv2.BORDER_REPLICATE,
         )
-        np.multiply(self._crop[:, :, ::-1], np.float32(1 / 255), out=self._tensor[0])
+        cv2.cvtColor(self._crop, cv2.COLOR_BGR2RGB, dst=self._crop)
+        np.multiply(self._crop, np.float32(1 / 255), out=self._tensor[0])
         outputs = self._session.run(self._tensor)
         landmarks: MeshLandmarks = outputs[self._points_output].reshape(-1, 3) * np.float32(1 / scale)
         cos, sin = math.cos(angle), math.sin(angle)
