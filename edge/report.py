@@ -128,9 +128,8 @@ class JobReport:
         not_done = [item for item in self.inputs if item.status in ("failed", "refused")]
         if self.interrupted:
             done = sum(item.status == "ok" for item in self.inputs)
-            raise InterruptedJobError(
-                f"stopped: {done} of {len(self.inputs)} inputs done, nothing half-written is left"
-            )
+            inputs = "1 input is" if done == 1 else f"{done} inputs are"
+            raise InterruptedJobError(f"stopped: {inputs} done, nothing half-written is left")
         if not not_done:
             return
         if len(not_done) < len(self.inputs):

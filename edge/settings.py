@@ -29,7 +29,7 @@ class OutputConfig:
     """How outputs are encoded.
 
     Attributes:
-        codec: Video codec; ``auto`` keeps the input's where the container takes it.
+        codec: Video codec; ``auto`` chooses what suits the input and the container.
         quality: 0 (small) to 100 (finest); None picks what the eye cannot tell from the input.
     """
 

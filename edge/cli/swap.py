@@ -122,7 +122,7 @@ def swap(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="auto (as the input), h264, h265, vp9, av1, ffv1 or prores.",
+            help="auto (what suits the file), h264, h265, vp9, av1, ffv1 or prores.",
             show_default=False,
             rich_help_panel=_ENCODING,
         ),

@@ -168,7 +168,7 @@ def test_a_job_that_is_done_raises_nothing() -> None:
         (report_of(failed("a")), FaceFusionError, 1, "a: is empty"),
         (report_of(failed("a"), failed("b")), FaceFusionError, 1, "all 2 inputs failed"),
         (report_of(InputReport(Path("a"), None, "refused", "no")), PolicyError, 3, "no"),
-        (report_of(ok("a"), interrupted=True), InterruptedJobError, 4, "1 of 1 inputs done"),
+        (report_of(ok("a"), interrupted=True), InterruptedJobError, 4, "stopped: 1 input is done"),
         (report_of(ok("a"), failed("b")), SomeInputsFailedError, 5, "1 of 2 inputs failed"),
     ],
 )
