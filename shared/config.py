@@ -151,8 +151,9 @@ def _from_environment(
         if not name.startswith(ENVIRONMENT_PREFIX) or name in not_settings:
             continue
         if name not in names:
-            hint = _nearest(name, [*names, *not_settings])
-            raise ConfigError(f"unknown environment variable {name}{hint}")
+            raise ConfigError(
+                f"unknown environment variable {name}{_near_name(name, [*names, *not_settings])}"
+            )
         given[names[name]] = _Given(value, f"environment {name}", is_text=True)
     return given
 
@@ -167,6 +168,15 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(known))}"
+
+
+def _near_name(name: str, known: Iterable[str]) -> str:
+    """The same for variables, whose common beginning must not count as likeness."""
+    endings = [other.removeprefix(ENVIRONMENT_PREFIX) for other in known]
+    near = difflib.get_close_matches(name.removeprefix(ENVIRONMENT_PREFIX), endings, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {ENVIRONMENT_PREFIX}{near[0]}?"
+    return f"; settings are called {ENVIRONMENT_PREFIX}<SECTION>_<KEY>"
 
 
 def _check(key: str, kind: Any, given: _Given) -> Any:

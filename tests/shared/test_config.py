@@ -121,6 +121,7 @@ def test_a_bad_file_is_refused_with_key_value_origin_and_what_is_allowed(
     [
         ("LETHE_ENGINE_TEIR", "fast", r"unknown environment variable LETHE_ENGINE_TEIR; did you mean "),
         ("LETHE_CONFG", "x", "did you mean LETHE_CONFIG"),
+        ("LETHE_X", "x", "unknown environment variable LETHE_X; settings are called LETHE_<SECTION>_<KEY>"),
         (
             "LETHE_ENGINE_LIMIT",
             "two",
