@@ -300,6 +300,10 @@ class FaceAnalyser:
             fit, face.fit.xyxy, image
         )
         face.dipped = dips and held
+        if dips:
+            self._search_until = max(
+                self._search_until, self._frames + 1
+            )  # the detector may know better, in this frame still
         return held
 
     def _fit_cached(self, image: ImageBgr, face: _Face) -> MeshFit:
@@ -322,6 +326,7 @@ class FaceAnalyser:
 
     def _adopt(self, image: ImageBgr, index: int, found: Detections) -> None:
         """Hand the detections to the tracks; begin new ones and take up lost ones."""
+        self._rescue(image, index, found)
         sightings, rest = self._explained(found)
         if rest:
             with self._clock.stage("landmarks", index):
@@ -346,6 +351,23 @@ class FaceAnalyser:
         for sighting, link in zip(sightings, links, strict=True):
             if link is not None and link.link is not Link.FOLLOWED:
                 self._take_up(sighting, link, index)
+
+    def _rescue(self, image: ImageBgr, index: int, found: Detections) -> None:
+        """Fit tracks whose presence dips once more, from the detection that overlaps them."""
+        dipped = [t for t in self._tracker.active if self._faces[t.track_id].dipped]
+        if not dipped or not len(found):
+            return
+        with self._clock.stage("landmarks", index):
+            for track in dipped:
+                face = self._faces[track.track_id]
+                overlap = box_iou(track.xyxy[None], found.xyxy)[0]
+                if overlap.max() < self.config.tracker.min_iou:
+                    continue
+                fit = self._fit_upright(image, found, int(overlap.argmax()))
+                if fit.presence > face.fit.presence and _plausible(fit, None, image):
+                    face.take(fit)
+                    face.dipped = fit.presence < self.config.keep_presence
+                    self._tracker.observe(track.track_id, fit.xyxy)
 
     def _explained(self, found: Detections) -> tuple[list[_Sighting], list[int]]:
         """Detections of faces that are followed already, one each, and the indices of the others."""
