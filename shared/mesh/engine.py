@@ -1,7 +1,7 @@
 """The built-in engine: source skin and shape on the target's face, drawn straight into the frame.
 
-Work on each frame, in order: pose -> shape -> map -> unwrap -> occlusion -> light -> atlas -> draw -> own features
--> blend. See ``docs/mesh_engine.md`` for why each step is there.
+Work on each frame, in order: pose -> shape -> map -> unwrap -> occlusion -> light -> atlas -> draw -> own
+features -> blend. See ``docs/mesh_engine.md`` for why each step is there.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from shared.faces import TrackedFace
 from shared.frames import Patch
 from shared.mesh.features import own_features
 from shared.mesh.glasses import GlassesModel
-from shared.mesh.light import LightField, lit_atlas, soften_chroma
+from shared.mesh.light import LightField, LightState, lit_atlas, soften_chroma
 from shared.mesh.occlusion import OcclusionModel
-from shared.mesh.sharpness import SharpnessTable
 from shared.mesh.shape import ShapeTransfer, head_pose
+from shared.mesh.sharpness import sharpness_level
 from shared.mesh.source import ATLAS, PreparedSource, SourcePhoto, prepare_source
 from shared.mesh.topology import FACE_POINTS, Floats, topology, with_ring
 from shared.mesh.uvgrid import GRID, unwrap, uv_grid
-from shared.mesh.warp import FaceWarp
+from shared.mesh.warp import FaceWarp, source_box
 
 Tier = Literal["quality", "balanced", "fast"]
 
@@ -33,7 +33,7 @@ _LIGHT_EVERY = 2
 _PRESENCE_FADE = (2.0, 3.0)
 """Presence logit where the fusion begins to show, and over how much it comes in; no face scores higher."""
 _YAW_FULL_DEG, _YAW_GONE_DEG = 47.0, 62.0
-_UNWRAP_STEP_PX = 102.0
+_UNWRAP_PX = 102.0
 """The face is read for statistics at about this width."""
 
 
@@ -98,12 +98,29 @@ class MeshEngine:
 
 
 def _triangle_visibility(points: Floats) -> Floats:
-    """How squarely each face triangle looks at the camera: 0 at the silhouette, 1 from about 17 degrees on."""
+    """How squarely each face triangle looks at the camera: 0 at the silhouette, 1 soon after."""
     mesh = topology()
     a, b, c = (points[mesh.triangles[: mesh.face_triangles, k]] for k in range(3))
     normal = np.cross(b - a, c - a)
     towards = normal[:, 2] / np.maximum(np.sqrt((normal**2).sum(1)), 1e-6)
     return np.clip((towards - 0.02) / 0.28, 0, 1).astype(np.float32)
+
+
+@dataclass(slots=True, eq=False)
+class _Look:
+    """How the target's face looks in one frame.
+
+    Attributes:
+        visible: How much of each texel may be covered, shape ``(64, 64)``, 0..1.
+        bare: How free of spectacles it is, shape ``(192, 192)``, uint8, or None.
+        light: Its light.
+        texture: The source's atlas, as sharp as the target, shape ``(A, A, 3)``.
+    """
+
+    visible: Floats
+    bare: MaskU8 | None
+    light: LightState
+    texture: ImageBgr
 
 
 class MeshTrack:
@@ -120,93 +137,91 @@ class MeshTrack:
         self, source: PreparedSource, shape_strength: float, counters: CacheCounters, *, caches: bool = True
     ) -> None:
         self._source = source
+        self._shape_strength = shape_strength
+        self._counters = counters
         self._caches = caches
-        self._shape = ShapeTransfer(source.shape, shape_strength)
-        self._warp = FaceWarp(counters, reuse=caches)
-        self._light = LightField(source)
-        self._occlusion = OcclusionModel(source.grid_texture.astype(np.uint8))
-        self._glasses = GlassesModel()
-        self._sharpness = SharpnessTable(source)
+        self._example = source.grid_texture.astype(np.uint8)
         self._atlas = np.zeros((ATLAS, ATLAS, 4), np.uint8)
-        self._bare: MaskU8 | None = None
-        self._texture: ImageBgr | None = None
-        self._texture_width = 0.0
-        self._frames = 0
+        self._begin()
 
-    def _restart(self) -> None:
-        self._shape.reset()
-        self._warp.reset()
-        self._light.reset()
-        self._occlusion.reset()
-        self._glasses.reset()
-        self._texture = None
+    def _begin(self) -> None:
+        """Know nothing of the target: somebody else may be here now."""
+        self._shape = ShapeTransfer(self._source.shape, self._shape_strength)
+        self._warp = FaceWarp(self._counters, reuse=self._caches)
+        self._field = LightField(self._source)
+        self._occlusion = OcclusionModel(self._example)
+        self._glasses = GlassesModel()
+        self._look: _Look | None = None
+        self._texture_width = 0.0
         self._frames = 0
 
     def fuse(self, image: ImageBgr, face: TrackedFace) -> Patch | None:
         """See ``FusionTrack.fuse``."""
         if face.restarted:
-            self._restart()
+            self._begin()
         points = with_ring(face.landmarks)
         pose = head_pose(face.landmarks)
-        low, span = _PRESENCE_FADE
-        fade = float(np.clip((face.presence - low) / span, 0, 1))
-        turned = (_YAW_GONE_DEG - abs(pose.yaw_deg)) / (_YAW_GONE_DEG - _YAW_FULL_DEG)
-        fade *= float(np.clip(turned, 0, 1))
+        fade = _fade(face.presence, pose.yaw_deg)
         moved = self._shape.moved(pose) * np.float32(fade)
         if fade <= 0:
             return None
         placed = points.copy()
         placed[:FACE_POINTS, :2] += moved
-        region = self._warp.place(placed, points, image.shape[1], image.shape[0])
-        if region is None:
+        if not self._warp.place(placed, points, image.shape[1], image.shape[0]):
             return None
-        visible = self._look(image, points, face, fade)
-        atlas = lit_atlas(self._texture, self._atlas_alpha(visible), self._light.state, self._atlas)
-        patch = self._draw(image, atlas, placed)
+        look = self._look_at(image, points, face.presence)
+        look.visible = look.visible * np.float32(fade)
+        self._look = look
         self._frames += 1
-        return patch
+        return self._draw(image, lit_atlas(look.texture, self._alpha(look), look.light, self._atlas), placed)
 
-    def _look(self, image: ImageBgr, points: Floats, face: TrackedFace, fade: float) -> Floats:
-        """Read the target's face: what hides it, how it is lit, how sharp it is. Gives the visible share."""
-        x0, y0, x1, y1 = self._warp.source_box(points, image.shape[1], image.shape[0])
+    def _look_at(self, image: ImageBgr, points: Floats, presence: float) -> _Look:
+        """Read the target's face: what hides it, how it is lit, how sharp it is."""
+        x0, y0, x1, y1 = source_box(points, image.shape[1], image.shape[0])
         crop = image[y0:y1, x0:x1]
         local = points[:, :2] - np.array([x0, y0], np.float32)
         width = float(np.ptp(points[:FACE_POINTS, 0]))
-        seen = unwrap(crop, local, uv_grid(GRID), step=max(1, int(width / _UNWRAP_STEP_PX)))
+        seen = unwrap(crop, local, uv_grid(GRID), step=max(1, int(width / _UNWRAP_PX)))
         facing = uv_grid(GRID).interpolate_triangles(_triangle_visibility(points))
         facing = cv2.blur(facing, (3, 3))
-        free = self._occlusion.update(seen, facing, face.presence)
-        unhidden = facing * free
-        if self._light.state is None or not self._caches or self._frames % _LIGHT_EVERY == 0:
-            self._light.update(seen.astype(np.float32), unhidden)
+        visible = facing * self._occlusion.update(seen, facing, presence)
+        bare = self._glasses.update(crop, local, width)
+        last = self._look if self._caches else None
+        due = self._frames % _LIGHT_EVERY == 0
+        light = self._field.update(seen.astype(np.float32), visible) if due or last is None else last.light
         # Sharpness is searched where the track begins and when the face has changed its size.
-        if self._texture is None or not self._caches or not 0.75 < width / self._texture_width < 1.33:
-            level = self._sharpness.level_for(crop, local, unhidden)
-            self._texture = soften_chroma(self._source.blurred(level), self._light.state.chroma)
-            self._texture_width = width
-        self._bare = self._glasses.update(crop, local, width)
-        return unhidden * np.float32(fade)
+        if last is not None and 0.75 < width / self._texture_width < 1.33:
+            return _Look(visible, bare, light, last.texture)
+        level = sharpness_level(self._source, crop, local, visible)
+        self._texture_width = width
+        return _Look(visible, bare, light, soften_chroma(self._source.blurred(level), light.chroma))
 
-    def _atlas_alpha(self, visible: Floats) -> MaskU8:
+    def _alpha(self, look: _Look) -> MaskU8:
         """Transparency of the atlas on this frame, shape ``(A, A)``."""
         alpha = self._source.alpha
-        for share in ((visible * 255).astype(np.uint8), self._bare):
+        for share in ((look.visible * 255).astype(np.uint8), look.bare):
             if share is not None:
                 large = cv2.resize(share, (ATLAS, ATLAS), interpolation=cv2.INTER_LINEAR)
                 alpha = cv2.multiply(alpha, large, scale=1 / 255)
         return alpha
 
     def _draw(self, image: ImageBgr, atlas: ImageBgr, placed: Floats) -> Patch:
-        warp = self._warp
-        x0, y0, x1, y1 = warp.region
-        target = warp.move_target(image[y0:y1, x0:x1])
-        drawn = warp.draw(atlas)
-        alpha = cv2.extractChannel(drawn, 3)
+        x0, y0, x1, y1 = self._warp.region
+        target, moved = self._warp.move_target(image[y0:y1, x0:x1])
+        drawn = self._warp.draw(atlas)
         local = placed[:FACE_POINTS] - np.array([x0, y0, 0], np.float32)
         own = own_features(local, (x1 - x0, y1 - y0))
-        alpha = cv2.multiply(alpha, own, scale=1 / 255)
+        alpha = cv2.multiply(cv2.extractChannel(drawn, 3), own, scale=1 / 255)
         blended = blend(target, cv2.cvtColor(drawn, cv2.COLOR_BGRA2BGR), alpha)
-        return Patch(x0, y0, blended, cv2.bitwise_or(alpha, warp.moved_mask()))
+        return Patch(x0, y0, blended, cv2.bitwise_or(alpha, moved))
+
+
+def _fade(presence: float, yaw_deg: float) -> float:
+    """How much of the fusion shows: less where the face is doubtful or turned far to the side."""
+    low, span = _PRESENCE_FADE
+    sure = float(np.clip((presence - low) / span, 0, 1))
+    turned = (_YAW_GONE_DEG - abs(yaw_deg)) / (_YAW_GONE_DEG - _YAW_FULL_DEG)
+    return sure * float(np.clip(turned, 0, 1))
 
 
 def blend(below: ImageBgr, above: ImageBgr, alpha: MaskU8) -> ImageBgr:

@@ -61,7 +61,10 @@ def own_features(points: Floats, size_wh: tuple[int, int]) -> MaskU8:
     stretch = np.array([w / size_wh[0], h / size_wh[1]], np.float32)
     drawn = (points[:, :2] + 0.5) * stretch - 0.5
     mask = np.full((h, w), 255, np.uint8)
-    for eye, lids, lid_points in ((EYE_RIGHT, LIDS_RIGHT, LID_POINTS_RIGHT), (EYE_LEFT, LIDS_LEFT, LID_POINTS_LEFT)):
+    for eye, lids, lid_points in (
+        (EYE_RIGHT, LIDS_RIGHT, LID_POINTS_RIGHT),
+        (EYE_LEFT, LIDS_LEFT, LID_POINTS_LEFT),
+    ):
         closed = closing(points, lid_points)
         if closed > 0:
             # The source's thin upper lid would be stretched into a black smear over a closed eye.

@@ -1,8 +1,8 @@
-"""Spectacles on the target. Half a frame looks worse than none, so what belongs to them stays the target's own.
+"""Spectacles on the target: what belongs to them stays the target's own.
 
-A frame is a thin line, darker or brighter than the skin, that crosses the bridge of the nose and runs round the
-eyes out to the temples; a sunglass is a dark patch that swallows the eye. Both are looked for in a finer grid than
-the other statistics, once in a while, and only kept where the whole pattern is there.
+Half a frame looks worse than none. A frame is a thin line, darker or brighter than the skin, that crosses the bridge of the nose and runs
+round the eyes out to the temples; a sunglass is a dark patch that swallows the eye. Both are looked for in
+a finer grid than the other statistics, once in a while, and only kept where the whole pattern is there.
 """
 
 import cv2
@@ -25,8 +25,8 @@ _LINE = 0.09
 """How far a line stands out from the skin beside it, as part of the skin's lightness."""
 _DARK = 0.62
 """Thick frames and tinted glass: darker than this part of the skin's lightness."""
-# Over 43 faces, 5 of them with spectacles: bridges 0.10..0.36 with, up to 0.11 without; temples 0.11..0.7 with,
-# and where a wrinkle crosses the bridge, at most 0.06 without.
+# Over 43 faces, 5 of them with spectacles: bridges 0.10..0.36 with, up to 0.11 without; temples 0.11..0.7
+# with, and where a wrinkle crosses the bridge, at most 0.06 without.
 _BRIDGE = 0.095
 _TEMPLE = 0.11
 _SMALLEST_FACE_PX = 110
@@ -63,10 +63,6 @@ class GlassesModel:
         edge = float(uv[OVAL, 0].min()) + 14
         outer = float(uv[EYE_RIGHT, 0].min()) - 6
         self._temples = (slice(int(edge), int(outer)), slice(int(SIDE - outer), int(SIDE - edge)))
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the spectacles."""
         self._kept: Floats | None = None
         self._frames = 0
 

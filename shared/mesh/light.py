@@ -1,7 +1,7 @@
 """The target's light on the source's skin: contrast and a smooth colour field, on the statistics grid.
 
-atlas colour = k * texture + D, with D = lowpass(target) - k * lowpass(texture). Both low-passes are taken under
-one mask: skin that is seen in the target and valid in the source.
+atlas colour = k * texture + D, with D = lowpass(target) - k * lowpass(texture). Both low-passes are taken
+under one mask: skin that is seen in the target and valid in the source.
 """
 
 from dataclasses import dataclass
@@ -27,9 +27,11 @@ def _box3(planes: Floats, size: int) -> Floats:
     return planes
 
 
-def _fade(fine: Floats, coarse: Floats, seen: Floats) -> Floats:
-    t = np.clip(seen / _SEEN_ENOUGH, 0, 1)[..., None]
-    return coarse + t * (fine - coarse)
+def _local_mean(blurred: Floats, coarse: Floats) -> Floats:
+    """Blurred values over their blurred mask (last plane); ``coarse`` shows through where little was seen."""
+    mask = blurred[..., -1:]
+    local: Floats = blurred[..., :-1] / np.maximum(mask, np.float32(1e-4))
+    return coarse + np.clip(mask / _SEEN_ENOUGH, 0, 1) * (local - coarse)
 
 
 def masked_lowpass(planes: Floats, mask: Floats) -> Floats:
@@ -43,15 +45,10 @@ def masked_lowpass(planes: Floats, mask: Floats) -> Floats:
         Shape ``(64, 64, k)``.
     """
     weighted = np.dstack([planes * mask[..., None], mask])
-    overall = weighted[..., :-1].sum((0, 1)) / max(float(mask.sum()), 1e-3)
-    small = cv2.resize(weighted, (_WIDE, _WIDE), interpolation=cv2.INTER_AREA)
-    small = _box3(small, 9)
-    wide = small[..., :-1] / np.maximum(small[..., -1:], 1e-4)
-    wide = _fade(wide, overall, small[..., -1])
-    fine = _box3(weighted, 13)
-    near = fine[..., :-1] / np.maximum(fine[..., -1:], 1e-4)
-    wide = cv2.resize(wide, (GRID, GRID), interpolation=cv2.INTER_LINEAR)
-    return _fade(near, wide.reshape(near.shape), fine[..., -1])
+    overall = weighted[..., :-1].sum((0, 1)) / np.float32(max(float(mask.sum()), 1e-3))
+    small = _box3(cv2.resize(weighted, (_WIDE, _WIDE), interpolation=cv2.INTER_AREA), 9)
+    wide = cv2.resize(_local_mean(small, overall), (GRID, GRID), interpolation=cv2.INTER_LINEAR)
+    return _local_mean(_box3(weighted, 13), wide)
 
 
 @dataclass(slots=True, eq=False)
@@ -98,11 +95,7 @@ class LightField:
 
     def __init__(self, source: PreparedSource) -> None:
         self._source = source
-        self.state: LightState | None = None
-
-    def reset(self) -> None:
-        """Forget the light: the scene has changed."""
-        self.state = None
+        self._state: LightState | None = None
 
     def update(self, target: Floats, visible: Floats) -> LightState:
         """Take in the target's face.
@@ -122,13 +115,12 @@ class LightField:
         inner = regions.inner * visible * self._source.grid_valid
         gain = _contrast(target, source, t_low, s_low, inner)
         field = t_low - gain * s_low
-        if self.state is None:
-            self.state = LightState(gain, field, self._chroma(target - t_low, source - s_low, gain, mask))
+        if self._state is None:
+            self._state = LightState(gain, field, self._chroma(target - t_low, source - s_low, gain, mask))
         else:
-            state = self.state
-            state.gain = state.gain + np.float32(_EMA) * (gain - state.gain)
-            state.field = state.field + np.float32(_EMA) * (field - state.field)
-        return self.state
+            self._state.gain += np.float32(_EMA) * (gain - self._state.gain)
+            self._state.field += np.float32(_EMA) * (field - self._state.field)
+        return self._state
 
     @staticmethod
     def _chroma(target_detail: Floats, source_detail: Floats, gain: Floats, mask: Floats) -> float:

@@ -1,10 +1,11 @@
-"""What hides the target's face: hands, objects and hair, seen as a departure from the face's own running look.
+"""What hides the target's face: hands, objects and hair, seen as a departure from its own running look.
 
-A hand is skin and a person, so neither a colour model nor a segmentation tells it from a face; its own texture a
-moment ago does, finger-accurately on the 64 x 64 grid. On the first frames, and for stills, there is no moment
-ago. A prior takes its place, which expects even skin outside of eyes, brows and lips, lit alike on both halves; and
-until the face has been seen whole, its structure is compared with the source's: every mouth casts about the same
-pattern of light and dark on the grid, and a hand in front of it casts another.
+A hand is skin and a person, so neither a colour model nor a segmentation tells it from a face; its own
+texture a moment ago does, finger-accurately on the 64 x 64 grid. On the first frames, and for stills,
+there is no moment ago. A prior takes its place, which expects even skin outside of eyes, brows and lips,
+lit alike on both halves; and until the face has been seen whole, its structure is compared with the
+source's: every mouth casts about the same pattern of light and dark on the grid, and a hand in front of it
+casts another.
 """
 
 import cv2
@@ -33,10 +34,10 @@ _PROVEN_PRESENCE = 14.0
 """Above this logit a face that was flagged from the very start is slowly accepted as it is."""
 _STRUCTURE_SIGMA = 4.0
 _MOUTH_DOUBTED, _MOUTH_SEEN = 0.30, 0.38
-"""Correlation of the mouth with the source's mouth: 0.35..0.7 on free faces, below 0.3 behind a hand. A face that
-was doubted once must reach the higher value to be believed."""
+"""Correlation of the mouth with the source's mouth: 0.35..0.7 on free faces, below 0.3 behind a hand. A
+face that was doubted once must reach the higher value to be believed."""
 _MOUTH_GONE = 0.12
-_DOUBTED_PRESENCE = 12.0
+_DOUBTED_PRESENCE = 11.0
 _FRAMES_TO_SETTLE = 3
 _SKIN_EVERY = 8
 _SKIN_LIMIT = 3.6
@@ -96,10 +97,6 @@ class OcclusionModel:
         self._skin = regions.skin > 0
         self._sure = regions.cheeks > 0
         self._checked = (regions.face > 0).astype(np.uint8)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the face: after a cut somebody else may be here."""
         self._mean: Floats | None = None
         self._hidden = np.zeros((GRID, GRID), np.float32)
         self._foreign = np.zeros((GRID, GRID), np.float32)

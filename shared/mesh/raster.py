@@ -1,7 +1,8 @@
 """From a mesh on screen to a value for each pixel: barycentric interpolation, all triangles at once in numpy.
 
-Only a coarse grid is rasterised; the caller brings it up to the size of the face with one affine warp. The map
-is smooth inside a triangle, so little is lost (0.2 texels on average), and the cost does not depend on the size.
+Only a coarse grid is rasterised; the caller brings it up to the size of the face with one affine warp. The
+map is smooth inside a triangle, so little is lost (0.2 texels on average), and the cost does not depend on
+the size.
 """
 
 import functools

@@ -117,13 +117,9 @@ class ShapeTransfer:
     def __init__(self, source_shape: Floats, strength: float) -> None:
         self._source_shape = source_shape
         self._strength = strength
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the neutral face: another person may be here now."""
         self._frames = 0
         self._neutral: Floats | None = None
-        self._delta: Floats | None = None
+        self._delta = np.zeros((FACE_POINTS, 3), np.float32)
 
     def moved(self, pose: HeadPose) -> npt.NDArray[np.float32]:
         """Screen displacement of each point in pixels, shape ``(468, 2)``."""
@@ -141,5 +137,5 @@ class ShapeTransfer:
             rate = max(1 / self._frames, _NEUTRAL_RATE) if self._frames <= _NEUTRAL_FRAMES else _NEUTRAL_RATE
             self._neutral += np.float32(rate) * (canonical - self._neutral)
         # The first frames move the mean a lot, later ones hardly.
-        if self._delta is None or self._frames <= 4 or self._frames % _REFRESH_FRAMES == 0:
+        if self._frames <= 4 or self._frames % _REFRESH_FRAMES == 0:
             self._delta = shape_difference(self._source_shape, self._neutral)

@@ -1,8 +1,8 @@
 """How sharp the target is, so that a crisp portrait does not look pasted onto a soft video.
 
-The measure is a slope: fine detail over coarser detail. It is taken on the unwrapped target at about the scale
-it has on screen, and compared with the source's atlas at the same scale after each blur of a ladder. The
-atlas's side is tabulated per source and scale, so a measurement costs one unwrap and two blurs.
+The measure is a slope: fine detail over coarser detail. It is taken on the unwrapped target at about the
+scale it has on screen, and compared with the source's atlas at the same scale after each blur of a ladder.
+The atlas's side is tabulated per source and scale, so a measurement costs one unwrap and two blurs.
 """
 
 import functools
@@ -12,7 +12,7 @@ import numpy as np
 
 from shared.arrays import ImageBgr
 from shared.mesh.source import BLURS, PreparedSource
-from shared.mesh.topology import Floats
+from shared.mesh.topology import RING_REACH, Floats
 from shared.mesh.uvgrid import face_regions, unwrap, uv_grid
 
 SCALES = (64, 96, 128, 192)
@@ -45,39 +45,32 @@ def scale_for(face_width_px: float) -> int:
     return min(SCALES, key=lambda side: abs(side * _UV_FACE_WIDTH - face_width_px))
 
 
-class SharpnessTable:
-    """Slopes of one source after each blur, filled in as scales are asked for."""
+def source_slopes(source: PreparedSource, size: int) -> list[float]:
+    """Slope of the source after each blur of ``BLURS``, falling; measured once a source and scale."""
+    if size not in source.slopes:
+        weight = _measured(size)
+        source.slopes[size] = [
+            _slope(cv2.resize(source.blurred(level), (size, size), interpolation=cv2.INTER_AREA), weight)
+            for level in range(len(BLURS))
+        ]
+    return source.slopes[size]
 
-    def __init__(self, source: PreparedSource) -> None:
-        self._source = source
-        self._slopes: dict[int, list[float]] = {}
 
-    def slopes(self, size: int) -> list[float]:
-        """One slope for each level of ``BLURS``, falling."""
-        if size not in self._slopes:
-            weight = _measured(size)
-            self._slopes[size] = [
-                _slope(
-                    cv2.resize(self._source.blurred(level), (size, size), interpolation=cv2.INTER_AREA), weight
-                )
-                for level in range(len(BLURS))
-            ]
-        return self._slopes[size]
+def sharpness_level(source: PreparedSource, image: ImageBgr, points: Floats, visible: Floats) -> int:
+    """The first blur of ``BLURS`` after which the source is no sharper than the target.
 
-    def level_for(self, image: ImageBgr, points: Floats, visible: Floats) -> int:
-        """The first blur after which the source is no sharper than the target.
-
-        Args:
-            image: Picture around the face, shape ``(h, w, 3)``.
-            points: Mesh points in its pixels, shape ``(504, 2+)``.
-            visible: Where the target is its own unhidden surface, on the statistics grid.
-        """
-        width = float(np.ptp(points[:, 0])) / 1.22
-        size = scale_for(width)
-        weight = _measured(size) * cv2.resize(visible, (size, size), interpolation=cv2.INTER_LINEAR)
-        step = max(1, int(width / (size * _UV_FACE_WIDTH) + 0.5))
-        target = _slope(unwrap(image, points, uv_grid(size), step=step), weight)
-        for level, slope in enumerate(self.slopes(size)):
-            if slope <= target:
-                return level
-        return len(BLURS) - 1
+    Args:
+        source: The person to show.
+        image: Picture around the target's face, shape ``(h, w, 3)``.
+        points: Mesh points in its pixels, shape ``(504, 2+)``.
+        visible: Where the target is its own unhidden surface, on the statistics grid.
+    """
+    width = float(np.ptp(points[:, 0])) / RING_REACH
+    size = scale_for(width)
+    weight = _measured(size) * cv2.resize(visible, (size, size), interpolation=cv2.INTER_LINEAR)
+    step = max(1, int(width / (size * _UV_FACE_WIDTH) + 0.5))
+    target = _slope(unwrap(image, points, uv_grid(size), step=step), weight)
+    for level, slope in enumerate(source_slopes(source, size)):
+        if slope <= target:
+            return level
+    return len(BLURS) - 1

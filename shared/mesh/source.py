@@ -12,12 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.arrays import ImageBgr, MeshLandmarks
-from shared.mesh.raster import rasterise
 from shared.mesh.shape import HeadPose, head_pose
 from shared.mesh.topology import (
     EYE_LEFT,
     EYE_RIGHT,
-    FACE_POINTS,
     NOSE_TIP,
     Floats,
     signed_areas,
@@ -59,6 +57,7 @@ class PreparedSource:
         shape: Face shape in the canonical frame, cm, shape ``(468, 3)``.
         grid_texture: The texture on the statistics grid, shape ``(64, 64, 3)``, float32 BGR.
         grid_valid: How far each texel is skin that was really seen, shape ``(64, 64)``, 0..1.
+        slopes: Sharpness of the texture after each blur, by scale; filled in as it is asked for.
     """
 
     texture: ImageBgr
@@ -66,13 +65,16 @@ class PreparedSource:
     shape: Floats
     grid_texture: Floats
     grid_valid: Floats
+    slopes: dict[int, list[float]] = field(default_factory=dict)
     _blurred: dict[int, ImageBgr] = field(default_factory=dict)
 
     def blurred(self, level: int) -> ImageBgr:
         """The texture after ``BLURS[level]``, kept."""
         if level not in self._blurred:
             sigma = BLURS[level]
-            self._blurred[level] = self.texture if sigma == 0 else cv2.GaussianBlur(self.texture, (0, 0), sigma)
+            self._blurred[level] = (
+                self.texture if sigma == 0 else cv2.GaussianBlur(self.texture, (0, 0), sigma)
+            )
         return self._blurred[level]
 
 
@@ -116,7 +118,9 @@ def _view_weight(points: Floats) -> Floats:
     towards = -vertex_normals(points)[:, 2]
     weight = np.clip((towards - 0.12) / 0.4, 0.002, 1)
     mesh = topology()
-    folded = mesh.triangles[: mesh.face_triangles][signed_areas(points, mesh.triangles[: mesh.face_triangles]) <= 0]
+    folded = mesh.triangles[: mesh.face_triangles][
+        signed_areas(points, mesh.triangles[: mesh.face_triangles]) <= 0
+    ]
     weight[np.unique(folded)] *= 0.05
     spread = uv_grid(ATLAS).interpolate(weight[:, None].astype(np.float32))[..., 0]
     return cv2.GaussianBlur(spread, (0, 0), 0.012 * ATLAS)
@@ -146,7 +150,7 @@ def _not_skin(texture: Floats) -> Floats:
 
 
 _LOPSIDED_LEVELS = 3.0
-_LOPSIDED_BROW = 0.05
+_LOPSIDED_BROW = 0.08
 """A brow of which more than this part is in shadow is replaced whole."""
 
 
@@ -159,16 +163,19 @@ def _slope_of_light(lab: Floats, where: npt.NDArray[np.bool_]) -> Floats:
 
 
 def _lopsided(texture: Floats) -> Floats:
-    """Where one half of the face departs from the other and from the skin: cast shadow, rim light, hair; 0 or 1.
+    """1 where one half of the face departs from the other and from the skin: shadow, rim light, hair.
 
-    A smooth side light is no fault: the target's light field takes it away. Patches with an edge stay visible.
+    A smooth side light is no fault: the target's light field takes it away. Patches with an edge stay
+    visible.
     """
     regions = face_regions(ATLAS)
     lab = cv2.cvtColor(cv2.GaussianBlur(texture, (0, 0), 3).astype(np.float32) / 255, cv2.COLOR_BGR2Lab)
     patch = lab - _slope_of_light(lab, regions.cheeks > 0)
     difference = patch - patch[:, ::-1]
     sure = regions.cheeks > 0
-    spread = np.array([_robust(patch[..., k][sure], f)[1] for k, f in ((0, 5.0), (1, 2.0), (2, 2.0))], np.float32)
+    spread = np.array(
+        [_robust(patch[..., k][sure], f)[1] for k, f in ((0, 5.0), (1, 2.0), (2, 2.0))], np.float32
+    )
     uneven = np.sqrt(((difference / spread) ** 2).sum(2) / 3)
     own = np.sqrt(((patch / spread) ** 2).sum(2) / 3)
     # Along the middle a texel and its mirror image are neighbours.
@@ -200,8 +207,9 @@ def _validity(texture: Floats) -> Floats:
     _, labels = cv2.connectedComponents(good)
     nose = np.rint(topology().uv[NOSE_TIP] * ATLAS).astype(int)
     bad = ((labels != labels[nose[1], nose[0]]) & (regions.face > 0)).astype(np.uint8)
-    bad = cv2.dilate(bad | cv2.dilate(_lopsided(texture), _ellipse(4)), _ellipse(5))
-    valid = cv2.GaussianBlur(1 - bad.astype(np.float32), (0, 0), 4)
+    bad = cv2.dilate(bad, _ellipse(5))
+    uneven = cv2.dilate(_lopsided(texture), _ellipse(9))
+    valid = cv2.GaussianBlur(1 - (bad | uneven).astype(np.float32), (0, 0), 4)
     return valid * _forehead_limit(bad)
 
 
@@ -218,7 +226,8 @@ def _forehead_limit(bad: ImageBgr) -> Floats:
     lowest = cv2.blur(lowest, (31, 1), borderType=cv2.BORDER_REPLICATE)
     ramp = np.clip((rows - lowest - 6) / 16, 0, 1)
     keep = cv2.GaussianBlur(cv2.dilate(regions.brows, _ellipse(4)), (0, 0), 2.5)
-    return np.maximum(np.where(lowest > 0, ramp, 1), np.where(regions.forehead > 0, keep, 1 - regions.forehead))
+    ramp = np.where(lowest > 0, ramp, np.float32(1))
+    return np.maximum(ramp, np.where(regions.forehead > 0, keep, np.float32(1)))
 
 
 def _views(photo: SourcePhoto) -> tuple[_View, _View]:

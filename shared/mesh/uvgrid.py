@@ -1,7 +1,7 @@
-"""A small square grid in texture space, fixed to the face, that carries all statistics of colour and occlusion.
+"""A small square grid in texture space, fixed to the face, that carries all statistics.
 
-A texel is the same place of every face at every pose, so values can be smoothed in time without lagging behind
-the head, and their cost does not depend on the size of the face.
+A texel is the same place of every face at every pose, so values can be smoothed in time without lagging
+behind the head, and their cost does not depend on the size of the face.
 """
 
 import functools
@@ -16,8 +16,6 @@ from shared.mesh.raster import rasterise
 from shared.mesh.topology import (
     BROW_LEFT,
     BROW_RIGHT,
-    EYE_LEFT,
-    EYE_RIGHT,
     FACE_WIDTH_CM,
     LIDS_LEFT,
     LIDS_RIGHT,
@@ -201,5 +199,5 @@ def unwrap(
     where = grid.interpolate(points[:, :2], outside=-4.0)
     if step > 1:
         image = np.ascontiguousarray(image[step // 2 :: step, step // 2 :: step])
-        where = (where - step // 2) / step
+        where = (where - np.float32(step // 2)) * np.float32(1 / step)
     return cv2.remap(image, where, None, cv2.INTER_LINEAR, dst=out, borderMode=cv2.BORDER_REPLICATE)

@@ -1,8 +1,8 @@
 """The map between the frame, the moved mesh and the atlas, and its reuse from frame to frame.
 
-The mesh is rasterised on a grid of at most about 150 pixels, and one affine warp brings the grid's values to the
-pixels of the region. While the face only shifts, turns in the picture or grows, the grid stays valid: the warp
-takes the similarity along, and nothing is rasterised.
+The mesh is rasterised on a grid of at most about 150 pixels, and one affine warp brings the grid's values
+to the pixels of the region. While the face only shifts, turns in the picture or grows, the grid stays
+valid: the warp takes the similarity along, and nothing is rasterised.
 """
 
 import cv2
@@ -24,37 +24,37 @@ _STILL_PX = 1 / 64
 """Displacements below this are nothing: such pixels are kept as they are."""
 
 
+def source_box(points: Floats, width: int, height: int) -> tuple[int, int, int, int]:
+    """Pixels that hold all points, clipped to the frame: ``x0, y0, x1, y1``."""
+    lower = np.floor(points[:, :2].min(0)).astype(int) - 2
+    upper = np.ceil(points[:, :2].max(0)).astype(int) + 3
+    x0, y0 = np.clip(lower, 0, (width, height)).tolist()
+    x1, y1 = np.clip(upper, 0, (width, height)).tolist()
+    return x0, y0, x1, y1
+
+
 class FaceWarp:
     """Where everything of one face goes in one frame.
 
     Args:
         counters: Where reuse is counted.
         reuse: False rasterises on every frame.
+
+    Attributes:
+        region: The part of the frame that changes, ``x0, y0, x1, y1``; set by ``place``.
     """
+
+    region: tuple[int, int, int, int]
 
     def __init__(self, counters: CacheCounters, *, reuse: bool) -> None:
         self._counters = counters
         self._reuse = reuse
         mesh = topology()
         self._uv = mesh.uv * ATLAS - 0.5
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the last grid."""
         self._placed: Floats | None = None
         self._age = 0
 
-    def source_box(self, points: Floats, width: int, height: int) -> tuple[int, int, int, int]:
-        """Pixels that hold the whole mesh, clipped to the frame: ``x0, y0, x1, y1``."""
-        lower = np.floor(points[:, :2].min(0)).astype(int) - 2
-        upper = np.ceil(points[:, :2].max(0)).astype(int) + 3
-        x0, y0 = np.clip(lower, 0, (width, height)).tolist()
-        x1, y1 = np.clip(upper, 0, (width, height)).tolist()
-        return x0, y0, x1, y1
-
-    def place(
-        self, placed: Floats, points: Floats, width: int, height: int
-    ) -> tuple[int, int, int, int] | None:
+    def place(self, placed: Floats, points: Floats, width: int, height: int) -> bool:
         """Take the frame's mesh.
 
         Args:
@@ -64,13 +64,13 @@ class FaceWarp:
             height: Of the frame.
 
         Returns:
-            The region of the frame that changes, ``x0, y0, x1, y1``; None if it is outside of the frame.
+            Whether any of it is inside of the frame.
         """
         both = np.concatenate([placed, points])
-        x0, y0, x1, y1 = self.source_box(both, width, height)
+        x0, y0, x1, y1 = source_box(both, width, height)
         if x1 - x0 < 8 or y1 - y0 < 8:
-            self.reset()
-            return None
+            self._placed = None
+            return False
         self.region = (x0, y0, x1, y1)
         since = self._since_last(placed)
         if since is None:
@@ -83,7 +83,7 @@ class FaceWarp:
             self._covered, self._to_grid, size, flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         )
         self._whole = cv2.compare(covered, 254, cv2.CMP_GT)
-        return self.region
+        return True
 
     def _since_last(self, placed: Floats) -> Affine | None:
         """Similarity from the rasterised mesh to this one, or None if the grid cannot serve."""
@@ -112,7 +112,9 @@ class FaceWarp:
         on_grid[:, :2] = (placed[:, :2] - lower) / self._step
         order = painter_order(on_grid, mesh.triangles, mesh.face_triangles)
         attributes = np.concatenate([self._uv, points[:, :2] - placed[:, :2]], 1)
-        values, self._covered = rasterise(on_grid, mesh.triangles[order], attributes, (int(size[0]), int(size[1])))
+        values, self._covered = rasterise(
+            on_grid, mesh.triangles[order], attributes, (int(size[0]), int(size[1]))
+        )
         self._uv_grid = np.ascontiguousarray(values[..., :2])
         self._shift_grid = self._fill_outside(np.ascontiguousarray(values[..., 2:]))
         self._placed = placed
@@ -152,19 +154,18 @@ class FaceWarp:
         cv2.insertChannel(alpha, drawn, 3)
         return drawn
 
-    def move_target(self, region: ImageBgr) -> ImageBgr:
-        """The target's own picture of the region, moved with the mesh: its eyes and jaw line follow the shape.
+    def move_target(self, region: ImageBgr) -> tuple[ImageBgr, MaskU8]:
+        """The target's own picture of the region, moved with the mesh.
 
         Args:
             region: The frame's pixels of ``self.region``, shape ``(h, w, 3)``.
+
+        Returns:
+            The moved picture, and where it differs from the frame: 255, else 0, shape ``(h, w)``.
         """
         size = (region.shape[1], region.shape[0])
         shift = self._spread(self._shift_grid, size)
-        moved = cv2.max(cv2.absdiff(shift, 0), 0)
-        self._moved = cv2.compare(cv2.max(moved[..., 0], moved[..., 1]), _STILL_PX, cv2.CMP_GT)
         where = cv2.add(shift, pixel_grid(*size))
-        return cv2.remap(region, where, None, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-
-    def moved_mask(self) -> MaskU8:
-        """255 where ``move_target`` changed the picture, shape ``(h, w)``."""
-        return self._moved
+        moved = cv2.remap(region, where, None, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+        far = cv2.absdiff(shift, np.zeros_like(shift))
+        return moved, cv2.compare(cv2.max(far[..., 0], far[..., 1]), _STILL_PX, cv2.CMP_GT)
