@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edge.outputs import atomic_output, output_reason
 from edge.progress import InputStatus
 from shared import __version__
 from shared.errors import (
@@ -253,33 +254,24 @@ def write_report(path: Path, report: JobReport) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small text file beside its place and move it there.
+    """Write a small text file, whole or not at all; missing folders are made.
 
     Devices and pipes, such as ``/dev/stdout``, are written to as they are.
 
     Raises:
         OutputError: If it cannot be written; what was there before is untouched.
     """
-    try:
-        target = path.resolve()
-        if target.exists() and not target.is_file() and not target.is_dir():
-            _write(target, text, mode="w")
-        else:
-            _write_and_move(target, text)
-    except OSError as err:
-        raise OutputError(path, f"cannot be written: {err.strerror}") from err
+    target = path.resolve()
+    if target.exists() and not target.is_file() and not target.is_dir():
+        try:
+            _write(target, text)
+        except OSError as err:
+            raise OutputError(path, output_reason(err)) from err
+    else:
+        with atomic_output(path) as part:
+            _write(part, text)
 
 
-def _write_and_move(path: Path, text: str) -> None:
-    part = path.with_name(f".lethe-{os.getpid()}-{time.monotonic_ns()}.part")
-    try:
-        _write(part, text, mode="x")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _write(path: Path, text: str, *, mode: str) -> None:
+def _write(path: Path, text: str) -> None:
     # A path that is not UTF-8 reaches us with lone surrogates, and the escape for one is valid JSON.
-    with path.open(mode, encoding="utf-8", errors="backslashreplace") as file:
-        file.write(text)
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -1,5 +1,6 @@
 """Text the user typed, turned into values."""
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -132,11 +133,12 @@ def check_side_file(flag: str, path: Path, taken: Iterable[Path]) -> None:
         taken: Files that it must not overwrite.
 
     Raises:
-        UsageError: If its folder is missing, it is a folder, or it is one of the other files.
+        UsageError: If it is a folder or one of the other files, or nothing may be written there.
     """
     if path.is_dir():
         raise UsageError(f"{flag} {path}: is a folder; name a file")
-    if not path.parent.is_dir():
-        raise UsageError(f"{flag} {path}: there is no folder {path.parent}")
+    nearest = next(folder for folder in path.absolute().parents if folder.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise UsageError(f"{flag} {path}: nothing may be written below {nearest}")
     if path.resolve() in {other.resolve() for other in taken}:
         raise UsageError(f"{flag} {path}: is a file of this job already; choose another name")

@@ -209,7 +209,7 @@ def swap(
         },
     )
     check_faces(loaded.values.selection.faces, choices)
-    options = _options(loaded.values, Trim(*window), source_face)
+    options = _options(loaded.values, Trim(*window), source_face, keep_spans=trace is not None)
     pairs = [Pair(choice.source, choice.reference) for choice in choices]
     with make_renderer(as_json=as_json, quiet=quiet) as renderer, stop_on_signals() as stop:
         result = swap_files(pairs, inputs, output, options, events=renderer, stop=stop)
@@ -225,7 +225,9 @@ def _check_side_files(report: Path | None, trace: Path | None, others: Sequence[
         check_side_file("--trace", trace, [*others, report] if report else others)
 
 
-def _options(settings: "Settings", trim: "Trim", source_face: int | None) -> "SwapOptions":
+def _options(
+    settings: "Settings", trim: "Trim", source_face: int | None, *, keep_spans: bool
+) -> "SwapOptions":
     from edge.swap import SwapOptions
 
     return SwapOptions(
@@ -241,6 +243,7 @@ def _options(settings: "Settings", trim: "Trim", source_face: int | None) -> "Sw
         runtime=settings.runtime,
         detection=settings.detection,
         tracking=settings.tracking,
+        keep_spans=keep_spans,
     )
 
 

@@ -139,8 +139,10 @@ def test_a_report_may_not_overwrite_a_file_of_the_job(tmp_path: Path) -> None:
         check_side_file("--report", link, [photo])
 
 
-def test_a_report_needs_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no folder"):
-        check_side_file("--report", tmp_path / "none" / "r.json", [])
+def test_a_report_needs_a_place_where_it_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    check_side_file("--report", tmp_path / "new" / "r.json", [])
+    with pytest.raises(UsageError, match="nothing may be written below"):
+        check_side_file("--report", tmp_path / "file" / "r.json", [])
     with pytest.raises(UsageError, match="is a folder"):
         check_side_file("--report", tmp_path, [])

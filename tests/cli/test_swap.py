@@ -101,14 +101,16 @@ def test_json_is_all_there_is_on_stdout(lethe: Run, source: Path, group: Path) -
     done = lethe("swap", "-s", source, group, "-o", "out.jpg", "--json")
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [event["event"] for event in events if event["event"] != "progress"] == [
+    by_name = {event["event"]: event for event in events}
+    assert set(by_name) == {
         "job_started",
         "source_prepared",
         "input_started",
         "input_finished",
         "job_finished",
-    ]
-    assert events[-2]["status"] == "ok"
+    }
+    assert by_name["input_finished"]["status"] == "ok"
+    assert events[-1] == by_name["job_finished"]
 
 
 def test_quiet_is_quiet(lethe: Run, source: Path, group: Path) -> None:
@@ -196,7 +198,7 @@ def test_a_provider_that_is_not_there_fails_and_says_what_there_is(
         (["-s", "{source}", "{group}", "-o", "out.jpg", "--codec", "divx"], "codec must be one of"),
         (["-s", "{source}", "{group}", "-o", "out.jpg", "--shape-strength", "2"], "flag --shape-strength"),
         (["--map", "x.jpg", "{group}", "-o", "out.jpg"], "write SOURCE=REFERENCE"),
-        (["-s", "{source}", "{group}", "-o", "out.jpg", "--report", "no/r.json"], "there is no folder no"),
+        (["-s", "{source}", "{group}", "-o", "out.jpg", "--report", "{group}/r.json"], "nothing may be"),
         (["-s", "{source}", "{group}", "-o", "out.jpg", "--trace", "out.jpg"], "is a file of this job"),
     ],
 )

@@ -134,13 +134,19 @@ def test_a_path_that_is_not_unicode_still_gives_valid_json(tmp_path: Path) -> No
     assert os.fsencode(plain["inputs"][0]["path"]) == b"\xff.jpg"
 
 
+def test_missing_folders_of_a_report_are_made(tmp_path: Path) -> None:
+    write_report(tmp_path / "new" / "report.json", report_of())
+    assert (tmp_path / "new" / "report.json").is_file()
+
+
 def test_a_report_that_cannot_be_written_names_the_file(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"none/report\.json: cannot be written: No such file"):
-        write_report(tmp_path / "none" / "report.json", report_of())
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match=r"file/report\.json: a part of its path is a file"):
+        write_report(tmp_path / "file" / "report.json", report_of())
 
 
 def test_a_folder_in_the_place_of_the_report_is_left_alone(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="Is a directory"):
+    with pytest.raises(OutputError, match="is a folder"):
         write_report(tmp_path, report_of())
     assert not list(tmp_path.parent.glob(".lethe-*"))
 
