@@ -112,7 +112,7 @@ _TURNS: Final = {
 }
 _DEFAULT_QUALITY: Final = {"JPEG": 95, "WEBP": 92, "AVIF": 85, "HEIF": 90}
 _UINT16_STEP: Final = 257  # 65535 / 255
-_PIL_ERRORS: Final = (
+picture_errors: Final = (
     OSError,
     SyntaxError,
     ValueError,
@@ -219,7 +219,7 @@ def open_picture(path: Path, data: bytes | None = None) -> Iterator[Image.Image]
         raise InputError(path, "is a folder, not a file") from err
     except PermissionError as err:
         raise InputError(path, "may not be read (permission denied)") from err
-    except _PIL_ERRORS as err:
+    except picture_errors as err:
         raise InputError(path, "is a damaged picture: its header cannot be read") from err
     with picture:
         width, height = picture.size
@@ -275,7 +275,7 @@ def read_still(path: Path) -> Still:
         native, is_turned = _decode(path, picture, warnings)
     if not is_turned:
         native = NativePicture(_turned(native.pixels, orientation), native.mode)
-    image = _working_copy(native, extras.icc)
+    image = working_copy(native, extras.icc)
     return Still(Frame(0, image, native=native), path, picture_format, extras, tuple(warnings))
 
 
@@ -350,7 +350,7 @@ def _decode(path: Path, picture: Image.Image, warnings: list[str]) -> tuple[Nati
         raise InputError(path, "has 32 bits a pixel; save it with 8 or 16 bits a channel first")
     try:
         picture.load()
-    except _PIL_ERRORS as err:
+    except picture_errors as err:
         if picture.format not in ("JPEG", "MPO"):
             raise InputError(path, "is damaged or cut off: its pixels cannot be read") from err
         return _decode_cut_jpeg(path, warnings), False
@@ -363,7 +363,7 @@ def _decode_cut_jpeg(path: Path, warnings: list[str]) -> NativePicture:
     with open_picture(path, data + b"\xff\xd9" * 32 * 1024) as picture:
         try:
             picture.load()
-        except _PIL_ERRORS as err:
+        except picture_errors as err:
             return _decode_broken_jpeg(path, data, err, warnings)
         warnings.append("is cut off: its lower part is missing and stays grey")
         return _native(path, picture)
@@ -408,7 +408,7 @@ def _native(path: Path, picture: Image.Image) -> NativePicture:
     mode = _native_mode(picture)
     try:
         converted = picture if picture.mode == mode else picture.convert(mode)
-    except _PIL_ERRORS as err:
+    except picture_errors as err:
         raise InputError(path, f"has colours of a kind that cannot be read ({picture.mode})") from err
     return NativePicture(np.array(converted), mode)
 
@@ -442,8 +442,8 @@ def _turned(pixels: Pixels, orientation: int) -> Pixels:
 # Between the native picture and 8-bit BGR
 
 
-def _working_copy(native: NativePicture, icc: bytes | None) -> ImageBgr:
-    """8-bit BGR with its own memory."""
+def working_copy(native: NativePicture, icc: bytes | None = None) -> ImageBgr:
+    """The picture in 8-bit BGR, with its own memory; ``icc`` is its colour profile, for CMYK."""
     pixels = _to_8_bits(native.pixels)
     if native.mode == "L":
         return _recoloured(pixels, cv2.COLOR_GRAY2BGR)
@@ -490,8 +490,13 @@ def _through_profile(
         return None
 
 
-def _merged(fused: FusedFrame, still: Still) -> Pixels:
-    """The native pixels with the patches' changed pixels replaced; alpha and all else as it was."""
+def merged_pixels(fused: FusedFrame, icc: bytes | None = None) -> Pixels:
+    """The native pixels with the patches' changed pixels replaced; alpha and all else as it was.
+
+    Args:
+        fused: Its frame's ``native`` is a `NativePicture`.
+        icc: Colour profile, for CMYK.
+    """
     native: NativePicture = fused.frame.native
     pixels = native.pixels.copy()
     for patch in fused.patches:
@@ -499,9 +504,7 @@ def _merged(fused: FusedFrame, still: Still) -> Pixels:
         rows, columns = slice(patch.y, patch.y + height), slice(patch.x, patch.x + width)
         changed = patch.changed != 0
         region = NativePicture(native.pixels[rows, columns], native.mode)
-        new = _in_native_form(
-            np.ascontiguousarray(fused.frame.image[rows, columns]), region, still.extras.icc
-        )
+        new = _in_native_form(np.ascontiguousarray(fused.frame.image[rows, columns]), region, icc)
         target = pixels[rows, columns]
         if target.ndim == 2:
             np.copyto(target, new, where=changed)
@@ -551,7 +554,7 @@ def write_still(
         if not fused.patches and target == still.format:
             shutil.copyfile(still.path, path)
             return ()
-        pixels = _merged(fused, still)
+        pixels = merged_pixels(fused, still.extras.icc)
         mode = fused.frame.native.mode
         pixels, mode, messages = _fit_to_format(pixels, mode, target, still.extras.icc)
         path.write_bytes(_encoded(pixels, mode, target, still, quality))
