@@ -128,11 +128,19 @@ def test_a_name_may_begin_with_a_dash(lethe: Run, tmp_path: Path, source: Path, 
 def test_a_reference_chooses_one_of_several_people(
     lethe: Run, tmp_path: Path, source: Path, group: Path
 ) -> None:
+    him = (400, 150, 560, 340)
     with Image.open(group) as picture:
-        picture.crop((0, 0, picture.width // 2, picture.height)).save(tmp_path / "half.png")
-    done = lethe("swap", "-s", source, group, "-o", "all.png")
+        picture.crop(him).save(tmp_path / "him.png")
+    done = lethe("swap", "-s", source, group, "--reference", "him.png", "-o", "out.png")
     assert done.returncode == 0, done.stderr
-    # The group itself cannot be a reference: it shows five people.
+    with Image.open(group) as before, Image.open(tmp_path / "out.png") as after:
+        changed = ImageChops.difference(before.convert("RGB"), after.convert("RGB")).getbbox()
+    assert changed is not None
+    assert him[0] <= changed[0] < changed[2] <= him[2]
+    assert him[1] <= changed[1] < changed[3] <= him[3]
+
+
+def test_a_reference_with_several_people_is_refused(lethe: Run, source: Path, group: Path) -> None:
     done = lethe("swap", "-s", source, group, "--reference", group, "-o", "out.png")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -245,7 +253,7 @@ def test_one_bad_file_does_not_stop_the_others(lethe: Run, tmp_path: Path, sourc
     photos.mkdir()
     shutil.copy(group, photos / "good.jpg")
     (photos / "empty.jpg").touch()
-    (photos / "cut.jpg").write_bytes(group.read_bytes()[:2000])
+    (photos / "text.jpg").write_text("this is no picture")
     done = lethe("swap", "-s", source, "photos", "-o", "out", "--report", "r.json")
     assert done.returncode == 5
     assert "lethe: 2 of 3 inputs failed; the others are done" in done.stderr
@@ -253,7 +261,7 @@ def test_one_bad_file_does_not_stop_the_others(lethe: Run, tmp_path: Path, sourc
     statuses = {
         Path(i["path"]).name: i["status"] for i in json.loads((tmp_path / "r.json").read_text())["inputs"]
     }
-    assert statuses == {"good.jpg": "ok", "empty.jpg": "failed", "cut.jpg": "failed"}
+    assert statuses == {"good.jpg": "ok", "empty.jpg": "failed", "text.jpg": "failed"}
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["good.jpg"]
 
 
