@@ -261,10 +261,9 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         OutputError: If it cannot be written; what was there before is untouched.
     """
-    target = path.resolve()
-    if target.exists() and not target.is_file() and not target.is_dir():
+    if path.exists() and not path.is_file() and not path.is_dir():
         try:
-            _write(target, text)
+            _write(path, text)
         except OSError as err:
             raise OutputError(path, output_reason(err)) from err
     else:

@@ -137,6 +137,8 @@ def check_side_file(flag: str, path: Path, taken: Iterable[Path]) -> None:
     """
     if path.is_dir():
         raise UsageError(f"{flag} {path}: is a folder; name a file")
+    if path.exists() and not path.is_file():
+        return  # a device or a pipe, which is written to as it is
     nearest = next(folder for folder in path.absolute().parents if folder.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise UsageError(f"{flag} {path}: nothing may be written below {nearest}")

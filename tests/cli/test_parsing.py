@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,7 @@ def test_a_report_may_not_overwrite_a_file_of_the_job(tmp_path: Path) -> None:
 def test_a_report_needs_a_place_where_it_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     check_side_file("--report", tmp_path / "new" / "r.json", [])
+    check_side_file("--report", Path(os.devnull), [])
     with pytest.raises(UsageError, match="nothing may be written below"):
         check_side_file("--report", tmp_path / "file" / "r.json", [])
     with pytest.raises(UsageError, match="is a folder"):

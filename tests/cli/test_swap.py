@@ -113,6 +113,13 @@ def test_json_is_all_there_is_on_stdout(lethe: Run, source: Path, group: Path) -
     assert events[-1] == by_name["job_finished"]
 
 
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")
+def test_the_report_can_go_to_a_pipe(lethe: Run, source: Path, group: Path) -> None:
+    done = lethe("swap", "-s", source, group, "-o", "out.jpg", "--quiet", "--report", "/dev/stdout")
+    assert done.returncode == 0, done.stderr
+    assert list(json.loads(done.stdout)) == REPORT_KEYS
+
+
 def test_quiet_is_quiet(lethe: Run, source: Path, group: Path) -> None:
     done = lethe("swap", "-s", source, group, "-o", "out.jpg", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
