@@ -43,6 +43,9 @@ _MILLISECOND: Final = Fraction(1, 1000)
 _WEBP_QUALITY: Final = 90
 # Of a GIF frame's 256 colours this many are for fused pixels; skin needs no more.
 _FUSED_COLOURS: Final = 96
+_RARE_COLOURS: Final = 48
+_HOLE: Final = 255  # index of a see-through pixel
+_PACKING: Final = np.array([1 << 16, 1 << 8, 1], np.uint32)
 
 Rgba = npt.NDArray[np.uint8]
 """Shape ``(h, w, 4)``, red, green, blue, opacity."""
@@ -438,6 +441,8 @@ class _Gif:
         self._has_alpha = info.has_alpha
         self._clock_ms = 0.0
         self._written_cs = 0
+        # What a viewer has on its screen: colours of this file, not of the input. Alpha 0: nothing yet.
+        self._shown: Rgba = np.zeros((info.height, info.width, 4), np.uint8)
         file.write(b"GIF89a" + struct.pack("<HHBBB", info.width, info.height, 0x70, 0, 0))
         if info.loop is not None:
             file.write(b"\x21\xff\x0bNETSCAPE2.0\x03\x01" + struct.pack("<H", info.loop) + b"\0")
@@ -451,72 +456,87 @@ class _Gif:
         fused: "npt.NDArray[np.bool_]",
     ) -> None:
         height, width = pixels.shape[:2]
-        indices, palette, hole = _indexed(pixels, fused)
+        shown = self._shown[corner[1] : corner[1] + height, corner[0] : corner[0] + width]
+        hidden = pixels[..., 3] < 128 if self._has_alpha else (pixels == shown).all(-1)
+        indices, palette = _indexed(pixels[..., :3], fused, hidden)
+        if not self._has_alpha:
+            shown[~hidden, :3] = palette[indices[~hidden]]
+            shown[..., 3] = 255
         disposal = self._CLEAR if self._has_alpha else self._KEEP
-        # Hundredths are all a GIF knows; rounding the clock and not each step keeps the length.
-        self._clock_ms += duration_ms
-        delay = max(round(self._clock_ms / 10) - self._written_cs, 0)
-        self._written_cs += delay
-        flags = disposal << 2 | (hole is not None)
-        file.write(struct.pack("<BBBBHBB", 0x21, 0xF9, 4, flags, min(delay, 0xFFFF), hole or 0, 0))
+        file.write(
+            struct.pack("<BBBBHBB", 0x21, 0xF9, 4, disposal << 2 | 1, self._delay_cs(duration_ms), _HOLE, 0)
+        )
         file.write(struct.pack("<BHHHHB", 0x2C, *corner, width, height, 0x87))
         file.write(palette.tobytes())
         file.write(_lzw(indices, palette))
+
+    def _delay_cs(self, duration_ms: float) -> int:
+        """Hundredths are all a GIF knows; rounding the clock and not each step keeps the length."""
+        self._clock_ms += duration_ms
+        delay = min(max(round(self._clock_ms / 10) - self._written_cs, 0), 0xFFFF)
+        self._written_cs += delay
+        return delay
 
     def end(self, file: BinaryIO) -> None:
         file.write(b"\x3b")
 
 
 def _indexed(
-    pixels: Rgba, fused: "npt.NDArray[np.bool_]"
-) -> "tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], int | None]":
-    """A frame as indices into a palette of 256 colours, and the index of see-through if there is any."""
-    opaque = pixels[..., 3] >= 128
-    room = 256 if opaque.all() else 255
-    packed = pixels[..., :3].astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
-    still_there = packed[opaque & ~fused]
-    kept, counts = np.unique(still_there, return_counts=True)
-    new = np.unique(packed[opaque & fused])
-    if len(np.union1d(kept, new)) <= room:
-        colours = np.union1d(kept, new)
-    else:
-        quota = min(_FUSED_COLOURS, len(new)) if len(kept) else room
-        kept = kept[np.argsort(-counts, kind="stable")][: room - quota]
-        colours = np.union1d(kept, _fewer(pixels[..., :3][opaque & fused], room - len(kept)))
+    pixels: Rgba, fused: "npt.NDArray[np.bool_]", hidden: "npt.NDArray[np.bool_]"
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """A frame as indices into a palette.
+
+    Args:
+        pixels: Shape ``(h, w, 3)``, RGB.
+        fused: Pixels whose colour may give way to save an exact one elsewhere, shape ``(h, w)``.
+        hidden: Pixels that are see-through, shape ``(h, w)``; they become `_HOLE`.
+
+    Returns:
+        Indices ``(h, w)`` and palette ``(256, 3)``.
+    """
+    packed = pixels.astype(np.uint32) @ _PACKING
+    kept, counts = np.unique(packed[~hidden & ~fused], return_counts=True)
+    colours = np.union1d(kept, np.unique(packed[~hidden & fused]))
+    if len(colours) > _HOLE:
+        quota = _FUSED_COLOURS if (fused & ~hidden).any() else 0
+        # The commonest stay exact; colours for the rest, and for the fused pixels, stand for several.
+        exact = kept[np.argsort(-counts, kind="stable")][: max(_HOLE - quota - _RARE_COLOURS, 0)]
+        rare = ~hidden & ~fused & ~np.isin(packed, exact)
+        colours = np.union1d(exact, _fewer(pixels[rare], _RARE_COLOURS))
+        colours = np.union1d(colours, _fewer(pixels[~hidden & fused], _HOLE - len(colours)))
     palette = np.zeros((256, 3), np.uint8)
-    palette[: len(colours)] = np.stack([colours >> 16, colours >> 8 & 255, colours & 255], -1)
-    indices = _nearest(packed, colours)
-    hole = None
-    if room == 255:
-        hole = 255
-        indices[~opaque] = hole
-    return indices, palette, hole
+    palette[: len(colours)] = _unpacked(colours)
+    indices = np.full(packed.shape, _HOLE, np.uint8)
+    indices[~hidden] = _nearest(packed[~hidden], colours)
+    return indices, palette
+
+
+def _unpacked(colours: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    return np.stack([colours >> 16, colours >> 8 & 255, colours & 255], -1)
 
 
 def _fewer(colours: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.uint32]:
-    """At most ``count`` colours that stand for many; packed."""
+    """At most ``count`` packed colours that stand for many of shape ``(n, 3)``."""
     if not len(colours) or count < 1:
         return np.zeros(0, np.uint32)
     picture = Image.fromarray(np.ascontiguousarray(colours[None])).quantize(
         count, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
     )
     palette = np.asarray(picture.getpalette(), np.uint32).reshape(-1, 3)[: int(np.asarray(picture).max()) + 1]
-    return np.unique(palette @ np.array([1 << 16, 1 << 8, 1], np.uint32))
+    return np.unique(palette @ _PACKING)
 
 
 def _nearest(packed: npt.NDArray[np.uint32], colours: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
-    """Index of the nearest colour for each pixel; exact where the colour is in the palette."""
+    """Index of the nearest of the sorted ``colours`` for each pixel; exact where it is one of them."""
     values, inverse = np.unique(packed, return_inverse=True)
-    if not len(colours):
-        return np.zeros(packed.shape, np.uint8)
-    palette = np.stack([colours >> 16, colours >> 8 & 255, colours & 255], -1).astype(np.int32)
-    best = np.zeros(len(values), np.uint8)
-    for start in range(0, len(values), 4096):
-        part = values[start : start + 4096]
-        rgb = np.stack([part >> 16, part >> 8 & 255, part & 255], -1).astype(np.int32)
-        distance = ((rgb[:, None] - palette[None]) ** 2).sum(-1)
-        best[start : start + 4096] = distance.argmin(1)
-    return best[inverse].reshape(packed.shape)
+    best = np.searchsorted(colours, values)
+    strange = np.flatnonzero(~np.isin(values, colours))
+    palette = _unpacked(colours).astype(np.int32)
+    for start in range(0, len(strange), 4096):
+        part = strange[start : start + 4096]
+        distance = ((_unpacked(values[part]).astype(np.int32)[:, None] - palette) ** 2).sum(-1)
+        best[part] = distance.argmin(1)
+    return best.astype(np.uint8)[inverse]
 
 
 def _lzw(indices: npt.NDArray[np.uint8], palette: npt.NDArray[np.uint8]) -> bytes:

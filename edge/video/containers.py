@@ -102,7 +102,7 @@ _TS = ContainerKind(
     subtitles=frozenset({"dvb_subtitle"}),
 )
 _FLV = ContainerKind(
-    muxer="flv", family="flv", video=("h264",), sound=frozenset({"aac", "mp3"}), sound_encoder="aac"
+    muxer="flv", family="flv", video=("h264",), sound=frozenset({"aac"}), sound_encoder="aac"
 )
 _WMV = ContainerKind(
     muxer="asf",

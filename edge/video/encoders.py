@@ -1,5 +1,6 @@
 """Which encoder, which pixel format, which settings: from the input, the container and the request."""
 
+import os
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -184,38 +185,36 @@ def _on_scale(encoder: str, quality: int) -> int:
 
 
 def _options(encoder: str, quality: int, kind: ContainerKind, info: VideoInfo) -> dict[str, str]:
+    source = VideoFormat(info.pixel_format)
+    crf = {"crf": str(_on_scale(encoder, quality))} if encoder in _SCALES else {}
     if encoder in ("libx264", "libx264rgb"):
-        options = {"preset": "superfast", "crf": str(_on_scale(encoder, quality))}
-        if kind.family == "avi":
-            options["bf"] = "0"  # AVI has no time stamps to put such frames in order by
-        if info.interlaced:
-            options["flags"] = "+ildct+ilme"
-        return options
+        return crf | _X264 | _x264_specials(kind, info)
     if encoder == "libx265":
-        return {
-            "preset": "superfast",
-            "crf": str(_on_scale(encoder, quality)),
-            "x265-params": "log-level=none:pools=2:frame-threads=2",
-        }
+        return crf | {"preset": "superfast", "x265-params": "log-level=none:pools=2:frame-threads=2"}
     if encoder == "libvpx-vp9":
-        options = {
-            "crf": str(_on_scale(encoder, quality)),
-            "b": "0",
-            "deadline": "good",
-            "cpu-used": "5",
-            "row-mt": "1",
-        }
-        return options | ({"auto-alt-ref": "0"} if has_alpha(VideoFormat(info.pixel_format)) else {})
+        opacity = {"auto-alt-ref": "0"} if has_alpha(source) else {}
+        return crf | {"b": "0", "deadline": "good", "cpu-used": "5", "row-mt": "1"} | opacity
     if encoder == "libsvtav1":
-        return {"preset": "10", "crf": str(_on_scale(encoder, quality)), "svtav1-params": "lp=2"}
+        os.environ.setdefault("SVT_LOG", "1")  # errors only; it knows no other way to be quiet
+        return crf | {"preset": "9", "svtav1-params": "lp=2"}
     if encoder == "ffv1":
         return {"level": "3", "slices": "4", "slicecrc": "1", "g": "1"}
     if encoder == "prores_ks":
-        rich = has_alpha(VideoFormat(info.pixel_format)) or VideoFormat(info.pixel_format).is_rgb
-        return {
-            "profile": "4" if rich else "3",
-            "vendor": "apl0",
-            "global_quality": "0",
-            "qscale": str(_on_scale(encoder, quality)),
-        }
+        profile = "4" if has_alpha(source) or source.is_rgb else "3"
+        return {"profile": profile, "vendor": "apl0", "qscale": str(_on_scale(encoder, quality))}
     return {}
+
+
+# Measured at crf 18 on 1080p, one core, against the presets beside it: superfast 15 to 18 ms a frame (48.6 to
+# 50.2 dB), ultrafast 10 ms but 2 to 3 times the bytes, veryfast 27 to 31 ms for 0.6 times the bytes. Weighted
+# prediction costs 1 to 4 ms and here made files larger, not smaller.
+_X264: Final = {"preset": "superfast", "x264-params": "weightp=0"}
+
+
+def _x264_specials(kind: ContainerKind, info: VideoInfo) -> dict[str, str]:
+    specials = {}
+    if kind.family == "avi":
+        specials["bf"] = "0"  # AVI has no time stamps to put such frames in order by
+    if info.interlaced:
+        specials["flags"] = "+ildct+ilme"
+    return specials

@@ -20,6 +20,7 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer, OutputContainer
 from av.packet import Packet
 from av.stream import Stream
+from av.subtitles.codeccontext import SubtitleCodecContext
 
 from edge.video.containers import ContainerKind
 from edge.video.reader import is_cover, main_video_stream, open_input
@@ -27,6 +28,19 @@ from edge.video.reader import is_cover, main_video_stream, open_input
 logger = logging.getLogger(__name__)
 
 _TEXT_CODECS = frozenset({"subrip", "srt", "webvtt", "mov_text", "text", "ass", "ssa"})
+# FFmpeg's subtitle encoders do not open without one, whatever they write.
+_ASS_HEADER = b"""[Script Info]
+ScriptType: v4.00+
+
+[V4+ Styles]
+Format: Name, Fontname, Fontsize, PrimaryColour, SecondaryColour, OutlineColour, BackColour, Bold, Italic, \
+Underline, StrikeOut, ScaleX, ScaleY, Spacing, Angle, BorderStyle, Outline, Shadow, Alignment, MarginL, \
+MarginR, MarginV, Encoding
+Style: Default,Arial,16,&Hffffff,&Hffffff,&H0,&H0,0,0,0,0,100,100,0,0,1,1,0,2,10,10,10,0
+
+[Events]
+Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
+"""
 _COVER_CODECS = frozenset({"mjpeg", "png"})
 # Notes a muxer leaves about its own file; they would be wrong in another.
 _STALE_TAGS = re.compile(
@@ -364,6 +378,8 @@ class _Rewritten:
     def __init__(self, side: SideStreams, source: Stream, name: str, encoder: str) -> None:
         self._side, self._name, self._encoder = side, name, encoder
         self._target = side.output.add_stream(encoder)
+        assert isinstance(self._target.codec_context, SubtitleCodecContext)
+        self._target.codec_context.subtitle_header = _ASS_HEADER
         self._target.time_base = Fraction(1, 1000)
         _carry_tags(source, self._target)
 

@@ -48,6 +48,9 @@ _MUXER_OPTIONS = {
     "mp4": {"movflags": "+faststart"},
     "mov": {"movflags": "+faststart"},
     "mpegts": {"mpegts_copyts": "1"},
+    # Sound in AAC begins a little before zero. Moving everything up for it would change the picture's stamps.
+    "matroska": {"avoid_negative_ts": "disabled"},
+    "webm": {"avoid_negative_ts": "disabled"},
 }
 _CONVERSION = Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT
 
