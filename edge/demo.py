@@ -20,7 +20,7 @@ from shared.frames import Frame
 from shared.ort import SessionPool
 
 SAMPLES = Path(__file__).parent / "samples"
-PORTRAIT = SAMPLES / "single_face.jpg"
+PORTRAIT = SAMPLES / "astronaut.png"
 CLIP = SAMPLES / "single_face.mp4"
 
 

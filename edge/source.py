@@ -7,7 +7,7 @@ would make a better one, and of several the best leads.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import cv2
 import numpy as np
@@ -30,6 +30,7 @@ from shared.mesh.topology import FACE_POINTS, LID_POINTS_LEFT, LID_POINTS_RIGHT,
 from shared.mesh.uvgrid import GRID, face_regions, unwrap, uv_grid
 
 PreparedT = TypeVar("PreparedT")
+Role = Literal["source", "reference"]
 
 _BACKGROUND_FACE = 0.25
 """Faces narrower than this part of the largest are passers-by, no choice to ask for."""
@@ -151,12 +152,13 @@ class SourceReader:
         self._analyser = analyser
         self._embedder = embedder
 
-    def read(self, path: Path, which: int | None = None) -> SourceFace:
+    def read(self, path: Path, which: int | None = None, *, role: Role = "source") -> SourceFace:
         """The one face of a photo.
 
         Args:
             path: The photo.
             which: Number of the face from the left, from 1, where there are several.
+            role: What the photo is for.
 
         Raises:
             SourceError: If there is no face, or several and no choice.
@@ -164,9 +166,9 @@ class SourceReader:
         try:
             frame = read_still(path).frame
         except InputError as err:
-            raise SourceError(f"source {path}: {err.reason}", path=path) from err
+            raise SourceError(f"{role} {path}: {err.reason}", path=path) from err
         faces = self._analyser.analyse_still(frame)
-        face = _choose(path, faces, which)
+        face = _choose(path, faces, which, role)
         embedding = self._embedder.embed(frame.image, five_points(face.landmarks))
         return SourceFace(path, frame.image, face, embedding, judge(frame.image, face))
 
@@ -190,10 +192,10 @@ class SourceReader:
         return usable
 
 
-def _choose(path: Path, faces: Sequence[TrackedFace], which: int | None) -> TrackedFace:
+def _choose(path: Path, faces: Sequence[TrackedFace], which: int | None, role: Role) -> TrackedFace:
     if not faces:
         raise SourceError(
-            f"source {path}: no face found; choose a photo that shows one face clearly", path=path
+            f"{role} {path}: no face found; choose a photo that shows one face clearly", path=path
         )
     from_left = sorted(faces, key=lambda f: float(f.xyxy[0] + f.xyxy[2]))
     if which is not None:
@@ -204,8 +206,13 @@ def _choose(path: Path, faces: Sequence[TrackedFace], which: int | None) -> Trac
     near = [f for f in faces if float(f.xyxy[2] - f.xyxy[0]) >= _BACKGROUND_FACE * largest]
     if len(near) > 1:
         raise SourceError(
-            f"source {path}: shows {len(near)} faces; say which with --source-face N, counted from the left, "
-            "or crop the photo",
+            f"{role} {path}: shows {len(near)} faces; "
+            + (
+                "say which with --source-face N, counted from the left, or crop"
+                if role == "source"
+                else "crop"
+            )
+            + " the photo",
             path=path,
         )
     return near[0]

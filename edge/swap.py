@@ -42,6 +42,7 @@ from edge.video import Trim, VideoReader, VideoWriter
 from shared.arrays import Embedding, ImageBgr
 from shared.counters import CacheCounters
 from shared.errors import FaceFusionError, InterruptedJobError, PolicyError, UsageError
+from shared.faces import TrackedFace
 from shared.frames import Frame, FusedFrame
 from shared.mesh.engine import MeshConfig, MeshEngine, Tier
 from shared.mesh.source import PreparedSource
@@ -83,7 +84,7 @@ class SwapOptions:
         runtime: How networks are run.
         detection: What counts as a face.
         tracking: How faces are followed.
-        keep_spans: Keep what is needed for a trace.
+        keep_spans: Keep what is needed for a trace; memory grows with the length of the job.
     """
 
     faces: Literal["all", "largest", "match"] = "all"
@@ -92,13 +93,13 @@ class SwapOptions:
     codec: str = "auto"
     quality: int | None = None
     tier: Tier = "quality"
-    shape_strength: float = 1.0
+    shape_strength: float = MeshConfig().shape_strength
     caches: bool = True
     source_face: int | None = None
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     detection: DetectorConfig = field(default_factory=DetectorConfig)
     tracking: TrackerConfig = field(default_factory=TrackerConfig)
-    keep_spans: bool = True
+    keep_spans: bool = False
 
 
 @dataclass(slots=True)
@@ -167,7 +168,10 @@ class Swapper:
         self._stills = self._new_analyser()
 
     def _read_reference(self, pair: Pair) -> Embedding | None:
-        return None if pair.reference is None else self._reader.read(pair.reference).embedding
+        """Who the person to be covered is."""
+        return (
+            None if pair.reference is None else self._reader.read(pair.reference, role="reference").embedding
+        )
 
     def _sources(self) -> list[PreparedSource]:
         """The prepared people, in the order of the pairs."""
@@ -214,6 +218,7 @@ class Swapper:
 
         Raises:
             InterruptedJobError: If the job was told to stop.
+            UsageError: If the request is wrong and this is its only input.
         """
         counts = _Counts()
         status: InputStatus = "ok"
@@ -222,6 +227,11 @@ class Swapper:
             self._swap_kind(path, output, counts, index, total)
         except InterruptedJobError:
             raise
+        except UsageError as err:
+            # Alone it is the request that is wrong; in a batch the others may be right.
+            if total == 1:
+                raise
+            status, error = "failed", str(err)
         except PolicyError as err:
             status, error = "refused", str(err)
         except FaceFusionError as err:
@@ -243,9 +253,10 @@ class Swapper:
     def _swap_kind(self, path: Path, output: Path, counts: _Counts, index: int, total: int) -> None:
         ensure_distinct([path, *self._photos()], output)
         kind = probe_kind(path)
-        started: Callable[[int | None, float | None], None] = lambda frames, duration_s: self._events(  # noqa: E731
-            InputStarted(path, index, total, frames, duration_s)
-        )
+
+        def started(frames: int | None, duration_s: float | None) -> None:
+            self._events(InputStarted(path, index, total, frames, duration_s))
+
         if kind == "still":
             started(1, 0.0)
             self._swap_still(path, output, counts)
@@ -324,7 +335,7 @@ class Swapper:
 
         seen: set[int] = set()
 
-        def analyse(frame: Frame):  # type: ignore[no-untyped-def]
+        def analyse(frame: Frame) -> tuple[TrackedFace, ...]:
             faces = analyser.analyse(frame)
             self._note_people(analyser, [face.track_id for face in faces], seen)
             return faces
@@ -417,8 +428,8 @@ def swap_files(
     outputs = [output_path_for(path, output, many=many) for path in files]
     for path, target in zip(files, outputs, strict=True):
         ensure_distinct([path], target)
-    swapper = Swapper(pairs, options, events=events, stop=stop)
     events(JobStarted(len(files)))
+    swapper = Swapper(pairs, options, events=events, stop=stop)
     try:
         for index, (path, target) in enumerate(zip(files, outputs, strict=True)):
             swapper.swap(path, target, index=index, total=len(files))

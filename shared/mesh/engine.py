@@ -43,11 +43,11 @@ class MeshConfig:
 
     Attributes:
         tier: ``quality`` (478 points), ``balanced`` (468 points, half the time), ``fast`` (468, shape off).
-        shape_strength: How far the target takes on the source's face shape; 0..1.25, 1 is natural.
+        shape_strength: How far the target takes on the source's face shape; 0..1.25; 1.15 gives the best likeness, 1 is a little softer.
     """
 
     tier: Tier = "quality"
-    shape_strength: float = 1.0
+    shape_strength: float = 1.15
 
     def __post_init__(self) -> None:
         if self.tier not in ("quality", "balanced", "fast"):

@@ -30,8 +30,8 @@ def _box3(planes: Floats, size: int) -> Floats:
 def _local_mean(blurred: Floats, coarse: Floats) -> Floats:
     """Blurred values over their blurred mask (last plane); ``coarse`` shows through where little was seen."""
     mask = blurred[..., -1:]
-    local: Floats = blurred[..., :-1] / np.maximum(mask, np.float32(1e-4))
-    return coarse + np.clip(mask / _SEEN_ENOUGH, 0, 1) * (local - coarse)
+    local = np.asarray(blurred[..., :-1] / np.maximum(mask, 1e-4), np.float32)
+    return np.asarray(coarse + np.clip(mask / _SEEN_ENOUGH, 0, 1) * (local - coarse), np.float32)
 
 
 def masked_lowpass(planes: Floats, mask: Floats) -> Floats:

@@ -25,9 +25,9 @@ from shared.mesh.topology import (
 
 # A source that smiles or squints must not bend the target's mouth and eyes: their own differences are pulled
 # towards the mean difference of the region.
-_MOUTH_KEEP = 0.35
-_EYE_KEEP = 0.6
-_SMOOTH_CM = 0.6
+_MOUTH_KEEP = 0.6
+_EYE_KEEP = 0.8
+_SMOOTH_CM = 0.4
 _NEUTRAL_FRAMES = 200
 _NEUTRAL_RATE = 0.005
 _REFRESH_FRAMES = 8

@@ -98,7 +98,7 @@ class _View:
 @functools.cache
 def frontal_alpha() -> Floats:
     """Transparency by distance to the oval seen from the front, shape ``(A, A)``, 0..1."""
-    t = np.clip((edge_distance(ATLAS) - 0.02) / 0.13, 0, 1)
+    t = np.clip(edge_distance(ATLAS) / 0.08, 0, 1)
     return (t * t * (3 - 2 * t)).astype(np.float32)
 
 
