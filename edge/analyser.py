@@ -120,6 +120,7 @@ class _Face:
     def __init__(self, fit: MeshFit, identity: IdentityConfig) -> None:
         self.vote = IdentityVote(identity)
         self.smoother = LandmarkSmoother()
+        self.confidence = 0.0
         self.restarted = True
         self.unconfirmed = 0
         self.dipped = False
@@ -144,17 +145,29 @@ class _Face:
 
 @dataclass(slots=True, eq=False)
 class _Sighting:
-    """A detection with its landmarks; ``track_id`` where it is of a face that is followed already."""
+    """A detection with its landmarks.
+
+    Attributes:
+        fit: Its landmarks.
+        xyxy: Box round them, or that of the track it is of.
+        confidence: The detector's score.
+        standing: What the tracker takes for its score: landmarks are the better judge.
+        track_id: Its track, where it is of a face that is followed already.
+        embedding: Who it is, where somebody has asked.
+    """
 
     fit: MeshFit
     xyxy: BoxXyxy
     confidence: float
+    standing: float
     track_id: int | None = None
     embedding: Embedding | None = None
 
 
-def _sighting(fit: MeshFit, confidence: float, embedding: Embedding | None = None) -> _Sighting:
-    return _Sighting(fit, fit.xyxy, confidence, None, embedding)
+def _sighting(
+    fit: MeshFit, confidence: float, standing: float = 1.0, embedding: Embedding | None = None
+) -> _Sighting:
+    return _Sighting(fit, fit.xyxy, confidence, standing, None, embedding)
 
 
 class FaceAnalyser:
@@ -247,9 +260,8 @@ class FaceAnalyser:
                 third = self._mesh.from_previous(image, fit.landmarks)
                 fit = max(fit, third, key=lambda f: f.presence)
             confidence = float(found.confidence[i])
-            if fit.presence >= _needed(self.config.still_presence, confidence) and _plausible(
-                fit, None, image
-            ):
+            certain = fit.presence >= _needed(self.config.still_presence, confidence)
+            if certain and _plausible(fit, None, image):
                 sightings.append(_sighting(fit, confidence))
         return sightings
 
@@ -306,16 +318,13 @@ class FaceAnalyser:
 
     def _holds(self, face: _Face, fit: MeshFit, image: ImageBgr) -> bool:
         """Whether a track still has its face: one shallow dip of presence is borne."""
-        keep = self.config.keep_presence
-        dips = fit.presence < keep
-        held = fit.presence >= (keep if face.dipped else keep - _DIP) and _plausible(
-            fit, face.fit.xyxy, image
-        )
+        dips = fit.presence < self.config.keep_presence
+        least = self.config.keep_presence - (0.0 if face.dipped else _DIP)
+        held = fit.presence >= least and _plausible(fit, face.fit.xyxy, image)
         face.dipped = dips and held
         if dips:
-            self._search_until = max(
-                self._search_until, self._frames + 1
-            )  # the detector may know better, in this frame still
+            # The detector may know better, in this frame still.
+            self._search_until = max(self._search_until, self._frames + 1)
         return held
 
     def _fit_cached(self, image: ImageBgr, face: _Face) -> MeshFit:
@@ -358,11 +367,13 @@ class FaceAnalyser:
             return vote.likeness(sighting.embedding)
 
         links = self._tracker.associate(
-            _boxes(sightings), np.array([s.confidence for s in sightings], np.float32), likeness
+            _boxes(sightings), np.array([s.standing for s in sightings], np.float32), likeness
         )
         for sighting, link in zip(sightings, links, strict=True):
             if link is not None and link.link is not Link.FOLLOWED:
                 self._take_up(sighting, link, index)
+            if link is not None:
+                self._faces[link.track_id].confidence = sighting.confidence
 
     def _rescue(self, image: ImageBgr, index: int, found: Detections) -> None:
         """Fit tracks whose presence dips once more, from the detection that overlaps them."""
@@ -395,8 +406,8 @@ class FaceAnalyser:
                 rest.append(i)
             elif track.track_id not in sightings:
                 fit = self._faces[track.track_id].fit
-                confidence = max(float(found.confidence[i]), self.config.tracker.high_confidence)
-                sightings[track.track_id] = _Sighting(fit, track.xyxy, confidence, track.track_id)
+                confidence = float(found.confidence[i])
+                sightings[track.track_id] = _Sighting(fit, track.xyxy, confidence, 1.0, track.track_id)
         return list(sightings.values()), rest
 
     def _confirm(self, sightings: Sequence[_Sighting]) -> None:
@@ -417,23 +428,18 @@ class FaceAnalyser:
             if self._refused(box, _Refusals.PAUSE_FRAMES):
                 continue
             fit = self._fit_upright(image, found, i)
-            if (
-                fit.presence < _SURE_PRESENCE
-                and may_turn
-                and not self._refused(box, _Refusals.TURN_PAUSE_FRAMES)
-            ):
+            turned_lately = self._refused(box, _Refusals.TURN_PAUSE_FRAMES)
+            if fit.presence < _SURE_PRESENCE and may_turn and not turned_lately:
                 may_turn = False  # eight runs of the network: once a frame is enough
                 fit = self._fit_turned(image, found, i, fit)
             if fit.presence < self.config.keep_presence or not _plausible(fit, None, image):
                 self._refusals.add(self._frames, box)
                 continue
             confidence = float(found.confidence[i])
-            if fit.presence >= _needed(self.config.new_presence, confidence):
-                # Landmarks are the better judge: what they accept may begin a track, and nothing else.
-                confidence = max(confidence, self.config.tracker.high_confidence)
-            else:
-                confidence = min(confidence, self.config.tracker.low_confidence)
-            sightings.append(_sighting(fit, confidence))
+            # A face for certain may begin a track, a doubtful one only carry one on.
+            certain = fit.presence >= _needed(self.config.new_presence, confidence)
+            standing = self.config.tracker.high_confidence if certain else self.config.tracker.low_confidence
+            sightings.append(_sighting(fit, confidence, standing))
         return sightings
 
     def _refused(self, box: BoxXyxy, pause: int) -> bool:
@@ -468,8 +474,11 @@ class FaceAnalyser:
         active = list(self._tracker.active)
         for i, older in enumerate(active):
             for newer in active[i + 1 :]:
-                if not older.lost and not newer.lost and self._double(older, newer):
+                if self._followed(older) and self._followed(newer) and self._double(older, newer):
                     self._part(image, index, older, newer)
+
+    def _followed(self, track: Track) -> bool:
+        return track.track_id in self._faces and not track.lost
 
     def _double(self, a: Track, b: Track) -> bool:
         p, q = self._faces[a.track_id].fit.landmarks, self._faces[b.track_id].fit.landmarks
@@ -511,15 +520,21 @@ class FaceAnalyser:
                 continue  # embedded in this frame when it was found
             face.suspect = False
             samples[track.track_id] = embedding = self._embed(image, index, face.fit)
-            if abs(face.yaw_deg) <= self.config.identity.max_yaw_deg:
-                verdict = face.vote.add(embedding, face.quality, index)
-                if verdict is Verdict.JUMPED or (
-                    verdict is Verdict.DOUBTED and self._is_another(embedding, track.track_id)
-                ):
-                    jumped[track.track_id] = embedding
+            if self._is_jump(track.track_id, embedding, index):
+                jumped[track.track_id] = embedding
         if jumped:
             self._check_others(image, index, samples, jumped)
             self._reassign(jumped, index)
+
+    def _is_jump(self, track_id: int, embedding: Embedding, index: int) -> bool:
+        """Count a sample of a track; says whether the track has slipped onto somebody else."""
+        face = self._faces[track_id]
+        if abs(face.yaw_deg) > self.config.identity.max_yaw_deg:
+            return False
+        verdict = face.vote.add(embedding, face.quality, index)
+        if verdict is Verdict.DOUBTED:
+            return self._is_another(embedding, track_id)
+        return verdict is Verdict.JUMPED
 
     def _contested(self, active: Sequence[Track]) -> set[int]:
         """Tracks near enough to another one, seen or lost, to be mixed up."""
@@ -527,9 +542,10 @@ class FaceAnalyser:
         if len(tracks) < 2:
             return set()
         boxes = np.stack([t.xyxy for t in tracks])
-        # Half a face of air on every side still counts as near.
-        margin = (boxes[:, 2:] - boxes[:, :2]) / 4
-        near = box_iou(*[np.concatenate([boxes[:, :2] - margin, boxes[:, 2:] + margin], 1)] * 2) > 0
+        # Heads are wider than the boxes of their landmarks: a little air still counts as near.
+        margin = (boxes[:, 2:] - boxes[:, :2]) / 10
+        heads = np.concatenate([boxes[:, :2] - margin, boxes[:, 2:] + margin], 1)
+        near = box_iou(heads, heads) > 0
         return {t.track_id for t, row in zip(active, near, strict=False) if row.sum() > 1}
 
     def _is_another(self, embedding: Embedding, track_id: int) -> bool:
@@ -554,7 +570,9 @@ class FaceAnalyser:
 
     def _reassign(self, jumped: dict[int, Embedding], index: int) -> None:
         """Take the faces from tracks they do not belong to and find out whose they are."""
-        sightings = [_sighting(self._faces[t].fit, 1.0, embedding) for t, embedding in jumped.items()]
+        sightings = [
+            _sighting(self._faces[t].fit, self._faces[t].confidence, 1.0, e) for t, e in jumped.items()
+        ]
         for track_id in jumped:
             _logger.debug("event=track_split frame=%d track=%d", index, track_id)
             self._tracker.displace(track_id)
@@ -568,6 +586,7 @@ class FaceAnalyser:
             if link is not None and link.link is not Link.FOLLOWED:
                 self._take_up(sighting, link, index)
                 self._faces[link.track_id].restart()
+                self._faces[link.track_id].confidence = sighting.confidence
 
     def _embed(self, image: ImageBgr, index: int, fit: MeshFit) -> Embedding:
         with self._clock.stage("identity", index):
@@ -590,7 +609,7 @@ class FaceAnalyser:
                     landmarks,
                     face.fit.presence,
                     box_of_points(landmarks),
-                    track.confidence,
+                    face.confidence,
                     face.restarted,
                     pairs[track.track_id],
                 )
@@ -632,8 +651,8 @@ def _reshaped(before: MeshLandmarks, after: MeshLandmarks) -> bool:
     """Whether a face changed its shape within a frame more than expressions and small turns explain."""
     if before is after:
         return False
-    same = transform_points(fit_similarity(before[:, :2], after[:, :2]), before[:, :2])
-    apart = same - after[:, :2]
+    a, b = before[::4, :2], after[::4, :2]  # a quarter of the points tells as much
+    apart = transform_points(fit_similarity(a, b), a) - b
     return float(np.sqrt((apart * apart).sum(1)).mean()) > _RESHAPED * inter_ocular(after)
 
 
