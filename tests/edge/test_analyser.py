@@ -2,6 +2,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import av
 import cv2
@@ -9,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from edge.analyser import AnalyserConfig, FaceAnalyser
+from edge.analyser import AnalyserConfig, FaceAnalyser, _Refusals, _sighting
 from edge.detector import FaceDetector
 from edge.embedder import MobileFaceNet
-from edge.landmarks import inter_ocular
+from edge.landmarks import FaceMesh, MeshFit, inter_ocular
 from edge.selection import SelectionConfig, Selector
 from shared.arrays import Embedding, ImageBgr
 from shared.counters import CacheCounters
@@ -202,6 +203,60 @@ def test_an_upside_down_clip_is_followed_too(smile: list[Frame]) -> None:
     assert faces[-1][0].presence > 8
     eyes, chin = faces[-1][0].landmarks[[33, 263], 1].mean(), faces[-1][0].landmarks[152, 1]
     assert chin < eyes
+
+
+def test_several_tracks_on_one_face_become_one(smile: list[Frame]) -> None:
+    analyser = FaceAnalyser(POOL)
+    (face,) = analyser.analyse(smile[0])
+    fit = MeshFit(face.landmarks, face.presence)
+    apart = np.array([[x, 0, x + 50, 50] for x in (0, 200, 400)], np.float32)
+    links = analyser._tracker.associate(apart, np.ones(3, np.float32), lambda track_id, i: None)
+    for link in links:
+        assert link is not None
+        analyser._take_up(_sighting(fit, 0.9), link, 0)
+    analyser._tracker.observe(0, face.xyxy)
+    assert len(analyser._tracker.active) == 4
+    assert ids(analyser.analyse(smile[1])) == [0]
+    assert ids(analyser.analyse(smile[2])) == [0]
+
+
+def test_the_confidence_is_the_detectors(smile: list[Frame], smile_faces: list[Faces]) -> None:
+    found = FaceDetector(POOL).detect(smile[0].image)
+    assert smile_faces[0][0].confidence == smile_faces[5][0].confidence == pytest.approx(found.confidence[0])
+
+
+def test_a_hopeless_detection_is_tried_again_after_a_pause_only() -> None:
+    refusals = _Refusals()
+    box = np.array([10, 10, 50, 60], np.float32)
+    assert not refusals.hold(0, box, _Refusals.PAUSE_FRAMES)
+    refusals.add(0, box)
+    assert refusals.hold(4, box + 3, _Refusals.PAUSE_FRAMES)
+    assert not refusals.hold(4, box + 40, _Refusals.PAUSE_FRAMES)
+    assert not refusals.hold(5, box, _Refusals.PAUSE_FRAMES)
+    assert refusals.hold(29, box, _Refusals.TURN_PAUSE_FRAMES)
+    assert not refusals.hold(30, box, _Refusals.TURN_PAUSE_FRAMES)
+
+
+def test_a_face_beyond_recognition_is_left_alone_and_costs_little(
+    samples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The detector still boxes it, the landmarks do not accept it.
+    tiny = cv2.resize(photo(samples / "astronaut.png"), (25, 25), interpolation=cv2.INTER_AREA)
+    image = np.asarray(cv2.resize(tiny, (512, 512)), np.uint8)
+    assert len(FaceDetector(POOL).detect(image)) == 1
+    runs = 0
+    fit = FaceMesh._fit
+
+    def counted(mesh: FaceMesh, *args: Any) -> MeshFit:
+        nonlocal runs
+        runs += 1
+        return fit(mesh, *args)
+
+    monkeypatch.setattr(FaceMesh, "_fit", counted)
+    analyser = FaceAnalyser(POOL)
+    for frame in timed([image] * 60):
+        assert analyser.analyse(frame) == ()
+    assert 0 < runs <= 45
 
 
 # Two people
