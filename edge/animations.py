@@ -24,13 +24,13 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from edge.outputs import output_reason
 from edge.picture_metadata import PNG_SIGNATURE, kept_png_chunks
 from edge.stills import (
     NativePicture,
     merged_pixels,
     open_picture,
     picture_errors,
-    why_not_written,
     working_copy,
 )
 from shared.errors import InputError, OutputError, UsageError
@@ -201,7 +201,7 @@ class AnimationWriter:
             self._file: BinaryIO = path.open("wb+")
             self._format.begin(self._file, reader)
         except OSError as err:
-            raise OutputError(path, why_not_written(err)) from err
+            raise OutputError(path, output_reason(err)) from err
 
     def _format_name(self) -> str:
         ending = self.path.suffix.lower()
@@ -239,7 +239,7 @@ class AnimationWriter:
         try:
             self._format.add(self._file, part, corner, duration, touched[rows, columns])
         except OSError as err:
-            raise OutputError(self.path, why_not_written(err)) from err
+            raise OutputError(self.path, output_reason(err)) from err
         self._before = pixels
 
     def _changed_rectangle(self, pixels: Rgba) -> tuple[slice, slice]:
@@ -262,7 +262,7 @@ class AnimationWriter:
             if not self._any_fused and self._name == self._reader.info.format:
                 shutil.copyfile(self._reader.path, self.path)
         except OSError as err:
-            raise OutputError(self.path, why_not_written(err)) from err
+            raise OutputError(self.path, output_reason(err)) from err
 
 
 def _bounds(changed: "npt.NDArray[np.bool_]", step: int) -> tuple[slice, slice]:

@@ -56,7 +56,7 @@ def atomic_output(path: Path) -> Iterator[Path]:
     Raises:
         OutputError: The file cannot be written; the message names ``path``.
     """
-    final = path.resolve() if path.is_symlink() else path
+    final = Path(os.path.realpath(path)) if os.path.islink(path) else path  # noqa: PTH114 - does not raise
     temporary = _claim(path, final)
     try:
         yield temporary
@@ -127,7 +127,7 @@ def _same_file(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
     except OSError:
-        return one.resolve() == other.resolve()
+        return os.path.realpath(one) == os.path.realpath(other)
 
 
 def is_folder_output(output: Path | str, *, many: bool) -> bool:

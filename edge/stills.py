@@ -10,7 +10,6 @@ JPEG is encoded with the quantisation tables and subsampling of the input, so it
 Pictures stand upright when they come out, and their orientation tag says so.
 """
 
-import errno
 import io
 import logging
 import re
@@ -42,6 +41,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from edge.outputs import output_reason
 from edge.picture_metadata import (
     EXIF_PREFIX,
     exif_orientation,
@@ -561,21 +561,10 @@ def write_still(
     except InputError as err:
         raise OutputError(path, err.reason) from err
     except OSError as err:
-        raise OutputError(path, why_not_written(err)) from err
+        raise OutputError(path, output_reason(err)) from err
     except (ValueError, SyntaxError, KeyError, cv2.error) as err:
         raise OutputError(path, f"could not be encoded as {target} ({err})") from err
     return messages
-
-
-def why_not_written(err: OSError) -> str:
-    """One clause on what kept a file from being written."""
-    if err.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "the disk is full; make room or choose another output folder"
-    if err.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "may not be written (permission denied); choose another output folder"
-    if err.errno == errno.ENOENT:
-        return "its folder does not exist"
-    return f"could not be written ({err.strerror or err})"
 
 
 def format_for(path: Path, still: Still) -> str:

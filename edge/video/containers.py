@@ -33,6 +33,7 @@ class ContainerKind:
         subtitle_encoder: What other text subtitles become; None: they are dropped.
         constant_rate: The container counts frames, it knows no time stamps.
         pictures: Cover pictures can be carried.
+        one_of_each: Players know one picture and one sound track.
     """
 
     muxer: str
@@ -44,6 +45,7 @@ class ContainerKind:
     subtitle_encoder: str | None = None
     constant_rate: bool = False
     pictures: bool = False
+    one_of_each: bool = False
 
 
 _MP4 = ContainerKind(
@@ -102,7 +104,12 @@ _TS = ContainerKind(
     subtitles=frozenset({"dvb_subtitle"}),
 )
 _FLV = ContainerKind(
-    muxer="flv", family="flv", video=("h264",), sound=frozenset({"aac"}), sound_encoder="aac"
+    muxer="flv",
+    family="flv",
+    video=("h264",),
+    sound=frozenset({"aac"}),
+    sound_encoder="aac",
+    one_of_each=True,
 )
 _WMV = ContainerKind(
     muxer="asf",

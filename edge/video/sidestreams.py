@@ -128,6 +128,11 @@ class SideStreams:
 
     def _lane_for(self, stream: Stream) -> _Lane | None:
         name = _codec_name(stream)
+        if self._kind.one_of_each and stream.type in ("audio", "video") and self._has_one(stream):
+            self.messages.append(
+                f"{stream.type} track {stream.index} dropped: {self._kind.muxer} files hold one of each kind"
+            )
+            return None
         if stream.type == "audio":
             return self._sound_lane(stream, name)
         if stream.type == "subtitle":
@@ -138,6 +143,9 @@ class SideStreams:
             return self._copy_lane(stream)
         self._dropped(stream, name)
         return None
+
+    def _has_one(self, stream: Stream) -> bool:
+        return any(other.type == stream.type for other in self.output.streams)
 
     def _dropped(self, stream: Stream, name: str) -> None:
         what = {"audio": "sound track", "video": "picture track", "subtitle": "subtitles"}.get(

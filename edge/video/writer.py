@@ -26,6 +26,7 @@ from av.video.frame import PictureType, VideoFrame
 from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
 from av.video.stream import VideoStream
 
+from edge.outputs import output_reason
 from edge.video.containers import container_for, same_family
 from edge.video.encoders import EncoderPlan, plan_encoder
 from edge.video.pixels import PatchWriter, assumed_matrix, matrix_of, range_of
@@ -292,11 +293,6 @@ def output_error(path: Path, err: BaseException) -> OutputError | InputError:
     """Our error for what went wrong while writing a video."""
     if isinstance(err, InputError | OutputError):
         return err
-    number = getattr(err, "errno", None)
-    if number in (errno.ENOSPC, errno.EDQUOT):
-        return OutputError(path, "the disk is full; make room or choose another output folder")
-    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return OutputError(path, "may not be written (permission denied); choose another output folder")
-    if number == errno.ENOENT:
-        return OutputError(path, "its folder does not exist")
+    if isinstance(err, OSError) and err.errno in errno.errorcode:
+        return OutputError(path, output_reason(err))
     return OutputError(path, f"the video could not be written ({getattr(err, 'strerror', None) or err})")
