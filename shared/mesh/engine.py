@@ -43,7 +43,7 @@ class MeshConfig:
 
     Attributes:
         tier: ``quality`` (478 points), ``balanced`` (468 points, half the time), ``fast`` (468, shape off).
-        shape_strength: How far the target takes on the source's face shape; 0..1.25; 1.15 gives the best likeness, 1 is a little softer.
+        shape_strength: How far the target takes on the source's face shape, 0..1.25.
     """
 
     tier: Tier = "quality"

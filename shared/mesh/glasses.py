@@ -1,8 +1,9 @@
 """Spectacles on the target: what belongs to them stays the target's own.
 
-Half a frame looks worse than none. A frame is a thin line, darker or brighter than the skin, that crosses the bridge of the nose and runs
-round the eyes out to the temples; a sunglass is a dark patch that swallows the eye. Both are looked for in
-a finer grid than the other statistics, once in a while, and only kept where the whole pattern is there.
+Half a frame looks worse than none. A frame is a thin line, darker or brighter than the skin, that crosses
+the bridge of the nose and runs round the eyes out to the temples; a sunglass is a dark patch that swallows
+the eye. Both are looked for in a finer grid than the other statistics, once in a while, and only kept where
+the whole pattern is there.
 """
 
 import cv2

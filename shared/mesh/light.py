@@ -15,6 +15,8 @@ from shared.mesh.topology import Floats
 from shared.mesh.uvgrid import GRID, face_regions
 
 _EMA = 0.3
+_CHROMA_TEXELS = 75
+"""Blotches up to about this size count as coloured detail; larger ones are the light field's."""
 _WIDE = 16
 """Side of the coarse grid that fills in where little skin is seen."""
 _SEEN_ENOUGH = 0.15
@@ -137,12 +139,14 @@ def soften_chroma(texture: ImageBgr, keep: float) -> ImageBgr:
     """
     if keep > 0.98:
         return texture
-    # Coloured detail = what a blur takes from the two colour planes; luma stays.
+    # Coloured detail = what a blur takes from the two colour planes; luma stays, and so do the lips.
     ycc = cv2.cvtColor(texture, cv2.COLOR_BGR2YCrCb)
-    low = cv2.blur(ycc, (31, 31), borderType=cv2.BORDER_REPLICATE)
+    low = cv2.blur(ycc, (_CHROMA_TEXELS, _CHROMA_TEXELS), borderType=cv2.BORDER_REPLICATE)
     mixed = cv2.addWeighted(ycc, keep, low, 1 - keep, 0)
     mixed[..., 0] = ycc[..., 0]
-    return cv2.cvtColor(mixed, cv2.COLOR_YCrCb2BGR)
+    soft = cv2.cvtColor(mixed, cv2.COLOR_YCrCb2BGR)
+    lips = cv2.GaussianBlur(face_regions(ATLAS).lips, (0, 0), 4)
+    return cv2.blendLinear(texture, soft, lips, 1 - lips)
 
 
 def lit_atlas(texture: ImageBgr, alpha: ImageBgr, light: LightState, out: ImageBgr) -> ImageBgr:

@@ -149,7 +149,7 @@ def _not_skin(texture: Floats) -> Floats:
     return np.maximum.reduce([chroma / 3.5, -z / 3.2, z / 4.5, rough])
 
 
-_LOPSIDED_LEVELS = 3.0
+_LOPSIDED, _LOPSIDED_SIDES = 3.0, 1.8
 _LOPSIDED_BROW = 0.08
 """A brow of which more than this part is in shadow is replaced whole."""
 
@@ -181,10 +181,15 @@ def _lopsided(texture: Floats) -> Floats:
     # Along the middle a texel and its mirror image are neighbours.
     aside = np.abs(np.arange(ATLAS) + 0.5 - ATLAS / 2) > 0.08 * ATLAS
     checked = (regions.face > 0) & (regions.eyes == 0) & (regions.lips == 0) & aside[None]
-    bad = (uneven > _LOPSIDED_LEVELS) & (own > own[:, ::-1]) & checked
-    bad = cv2.morphologyEx(bad.astype(np.uint8), cv2.MORPH_OPEN, _ellipse(3))
+    worse = (own > own[:, ::-1]) & checked
+    bad = cv2.morphologyEx(((uneven > _LOPSIDED) & worse).astype(np.uint8), cv2.MORPH_OPEN, _ellipse(3))
     brows = cv2.dilate(regions.brows, _ellipse(8)) > 0
     near = cv2.dilate(bad, _ellipse(6)) > 0
+    # The sides of the cheeks hold no features: there less is borne.
+    sides = (regions.inner == 0) & (regions.forehead == 0) & ~brows
+    bad |= cv2.morphologyEx(
+        ((uneven > _LOPSIDED_SIDES) & worse & sides).astype(np.uint8), cv2.MORPH_OPEN, _ellipse(3)
+    )
     for half in (slice(0, ATLAS // 2), slice(ATLAS // 2, ATLAS)):
         if near[:, half][brows[:, half]].mean() > _LOPSIDED_BROW:
             bad[:, half] |= brows[:, half]
@@ -222,9 +227,9 @@ def _forehead_limit(bad: ImageBgr) -> Floats:
     rows = np.arange(ATLAS, dtype=np.float32)[:, None]
     fringe = (bad > 0) & (regions.forehead > 0)
     lowest = np.where(fringe, rows, -1.0).max(0).astype(np.float32)[None]
-    lowest = cv2.dilate(lowest, np.ones((1, 41), np.uint8))
-    lowest = cv2.blur(lowest, (31, 1), borderType=cv2.BORDER_REPLICATE)
-    ramp = np.clip((rows - lowest - 6) / 16, 0, 1)
+    lowest = cv2.dilate(lowest, np.ones((1, 81), np.uint8))
+    lowest = cv2.blur(lowest, (41, 1), borderType=cv2.BORDER_REPLICATE)
+    ramp = np.clip((rows - lowest - 12) / 18, 0, 1)
     keep = cv2.GaussianBlur(cv2.dilate(regions.brows, _ellipse(4)), (0, 0), 2.5)
     ramp = np.where(lowest > 0, ramp, np.float32(1))
     return np.maximum(ramp, np.where(regions.forehead > 0, keep, np.float32(1)))
