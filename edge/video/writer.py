@@ -45,6 +45,7 @@ _BROADCAST_RATES = tuple(
 )
 # Formats whose clock starts anywhere. Copied into another kind of file it starts at zero.
 _FREE_CLOCKS = frozenset({"mpegts", "mpeg", "rtp", "rtsp"})
+_MAX_MOVIE_TIMESCALE = 1_000_000
 _MUXER_OPTIONS = {
     "mp4": {"movflags": "+faststart"},
     "mov": {"movflags": "+faststart"},
@@ -52,6 +53,7 @@ _MUXER_OPTIONS = {
     # Sound in AAC begins a little before zero. Moving everything up for it would change the picture's stamps.
     "matroska": {"avoid_negative_ts": "disabled"},
     "webm": {"avoid_negative_ts": "disabled"},
+    "avi": {"avoid_negative_ts": "disabled"},
 }
 _CONVERSION = Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT
 
@@ -106,7 +108,7 @@ class VideoWriter:
                 f"file:{path.absolute()}",
                 "w",
                 format=self._kind.muxer,
-                container_options=_MUXER_OPTIONS.get(self._kind.muxer, {}),
+                container_options=_MUXER_OPTIONS.get(self._kind.muxer, {}) | self._clock_options(),
             )
         except (av.error.FFmpegError, OSError) as err:
             raise output_error(path, err) from err
@@ -149,6 +151,12 @@ class VideoWriter:
         if not family and self._reader.info.format in _FREE_CLOCKS:
             return self._reader.start_s
         return Fraction(0)
+
+    def _clock_options(self) -> dict[str, str]:
+        """MP4 and MOV note a late start in a unit of their own, by default the millisecond: too coarse."""
+        ticks = self._reader.info.time_base.denominator
+        fits = self._kind.family == "mov" and 1000 < ticks <= _MAX_MOVIE_TIMESCALE
+        return {"movie_timescale": str(ticks)} if fits else {}
 
     def _end_s(self) -> Fraction | None:
         end = self._reader.trim.end_s
