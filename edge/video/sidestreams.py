@@ -27,6 +27,8 @@ from edge.video.reader import is_cover, main_video_stream, open_input
 
 logger = logging.getLogger(__name__)
 
+_LAYOUTS = {1: "mono", 2: "stereo", 3: "3.0", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1", 8: "7.1"}
+_STEREO_ENCODERS = frozenset({"libmp3lame", "mp2", "wmav2"})
 _TEXT_CODECS = frozenset({"subrip", "srt", "webvtt", "mov_text", "text", "ass", "ssa"})
 # FFmpeg's subtitle encoders do not open without one, whatever they write.
 _ASS_HEADER = b"""[Script Info]
@@ -351,9 +353,10 @@ class _Reencoded:
         if encoder == "libopus":
             rate = self._OPUS_RATE
         channels = codec.layout.nb_channels
-        if encoder in ("libmp3lame", "mp2", "wmav2") and channels > 2:
+        if channels not in _LAYOUTS or (encoder in _STEREO_ENCODERS and channels > 2):
             channels = 2
-        layout = codec.layout.name if channels == codec.layout.nb_channels else "stereo"
+        # By count, because raw sound often does not say which channel is where.
+        layout = _LAYOUTS[channels]
         bits = self._STEREO_BITS + self._CHANNEL_BITS * max(channels - 2, 0)
         target = side.output.add_stream(encoder, rate=rate, layout=layout, bit_rate=bits)
         assert isinstance(target, AudioStream)
