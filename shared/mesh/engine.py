@@ -25,7 +25,7 @@ from shared.mesh.sharpness import sharpness_level
 from shared.mesh.source import ATLAS, PreparedSource, SourcePhoto, prepare_source
 from shared.mesh.topology import FACE_POINTS, Floats, topology, with_ring
 from shared.mesh.uvgrid import GRID, unwrap, uv_grid
-from shared.mesh.warp import FaceWarp, source_box
+from shared.mesh.warp import FaceWarp, box_around, clipped
 
 Tier = Literal["quality", "balanced", "fast"]
 
@@ -177,7 +177,7 @@ class MeshTrack:
 
     def _look_at(self, image: ImageBgr, points: Floats, presence: float) -> _Look:
         """Read the target's face: what hides it, how it is lit, how sharp it is."""
-        x0, y0, x1, y1 = source_box(points, image.shape[1], image.shape[0])
+        x0, y0, x1, y1 = clipped(box_around(points), image.shape[1], image.shape[0])
         crop = image[y0:y1, x0:x1]
         local = points[:, :2] - np.array([x0, y0], np.float32)
         width = float(np.ptp(points[:FACE_POINTS, 0]))
@@ -208,11 +208,10 @@ class MeshTrack:
     def _draw(self, image: ImageBgr, atlas: ImageBgr, placed: Floats) -> Patch:
         x0, y0, x1, y1 = self._warp.region
         target, moved = self._warp.move_target(image[y0:y1, x0:x1])
-        drawn = self._warp.draw(atlas)
+        drawn, alpha = self._warp.draw(atlas)
         local = placed[:FACE_POINTS] - np.array([x0, y0, 0], np.float32)
-        own = own_features(local, (x1 - x0, y1 - y0))
-        alpha = cv2.multiply(cv2.extractChannel(drawn, 3), own, scale=1 / 255)
-        blended = blend(target, cv2.cvtColor(drawn, cv2.COLOR_BGRA2BGR), alpha)
+        alpha = cv2.multiply(alpha, own_features(local, (x1 - x0, y1 - y0)), scale=1 / 255)
+        blended = cv2.cvtColor(blend(target, drawn, alpha), cv2.COLOR_BGRA2BGR)
         return Patch(x0, y0, blended, cv2.bitwise_or(alpha, moved))
 
 
@@ -225,8 +224,14 @@ def _fade(presence: float, yaw_deg: float) -> float:
 
 
 def blend(below: ImageBgr, above: ImageBgr, alpha: MaskU8) -> ImageBgr:
-    """``above`` over ``below`` in 8-bit arithmetic, off by one grey level at most."""
-    alpha3 = cv2.merge([alpha, alpha, alpha])
-    over = cv2.multiply(above, alpha3, scale=1 / 255)
-    cv2.bitwise_not(alpha3, alpha3)
-    return cv2.add(over, cv2.multiply(below, alpha3, scale=1 / 255))
+    """``above`` over ``below`` in 8-bit arithmetic, off by one grey level at most.
+
+    Args:
+        below: Shape ``(h, w, 4)``.
+        above: Shape ``(h, w, 4)``.
+        alpha: How much of it shows, shape ``(h, w)``.
+    """
+    share = cv2.merge([alpha, alpha, alpha, alpha])
+    over = cv2.multiply(above, share, scale=1 / 255)
+    cv2.bitwise_not(share, share)
+    return cv2.add(over, cv2.multiply(below, share, scale=1 / 255))

@@ -50,7 +50,8 @@ def masked_lowpass(planes: Floats, mask: Floats) -> Floats:
     overall = weighted[..., :-1].sum((0, 1)) / np.float32(max(float(mask.sum()), 1e-3))
     small = _box3(cv2.resize(weighted, (_WIDE, _WIDE), interpolation=cv2.INTER_AREA), 9)
     wide = cv2.resize(_local_mean(small, overall), (GRID, GRID), interpolation=cv2.INTER_LINEAR)
-    return _local_mean(_box3(weighted, 13), wide)
+    # OpenCV drops the last axis of a single plane.
+    return _local_mean(_box3(weighted, 13), wide.reshape(planes.shape))
 
 
 @dataclass(slots=True, eq=False)

@@ -5,8 +5,6 @@ map is smooth inside a triangle, so little is lost (0.2 texels on average), and 
 the size.
 """
 
-import functools
-
 import numpy as np
 import numpy.typing as npt
 
@@ -102,11 +100,22 @@ def _fragments(
     return pixel, tri, l1[kept], l2[kept]
 
 
-@functools.lru_cache(maxsize=8)
+_coordinates = np.zeros((0, 0, 2), np.float32)
+
+
 def pixel_grid(width: int, height: int) -> Floats:
-    """Coordinates of every pixel, shape ``(height, width, 2)``, x then y. Read-only."""
-    grid = np.empty((height, width, 2), np.float32)
-    grid[..., 0] = np.arange(width, dtype=np.float32)
-    grid[..., 1] = np.arange(height, dtype=np.float32)[:, None]
-    grid.setflags(write=False)
-    return grid
+    """Coordinates of every pixel, shape ``(height, width, 2)``, x then y. Read-only.
+
+    One array serves all sizes.
+    """
+    global _coordinates
+    grid = _coordinates
+    if grid.shape[0] < height or grid.shape[1] < width:
+        # Grown in steps, so that a face coming nearer does not allocate on every frame.
+        rows, columns = max(grid.shape[0], height + 128), max(grid.shape[1], width + 128)
+        grid = np.empty((rows, columns, 2), np.float32)
+        grid[..., 0] = np.arange(columns, dtype=np.float32)
+        grid[..., 1] = np.arange(rows, dtype=np.float32)[:, None]
+        grid.setflags(write=False)
+        _coordinates = grid
+    return grid[:height, :width]
