@@ -221,7 +221,9 @@ class FaceWarp:
         where = self._enlarged(shift)
         cv2.add(where, pixel_grid(region.shape[1], region.shape[0]), dst=where)
         moved = cv2.remap(four, where, None, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-        return moved, cv2.compare(self._enlarged(far), 0, cv2.CMP_GT)
+        changed = cv2.compare(self._enlarged(far), 0, cv2.CMP_GT)
+        # A displacement too small to count still moves some pixels by a grey level: those stay the frame's.
+        return cv2.copyTo(four, cv2.bitwise_not(changed), moved), changed
 
 
 def _fill_outside(values: Floats, covered: MaskU8) -> None:
