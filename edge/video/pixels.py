@@ -174,7 +174,7 @@ class PatchWriter:
     def _to_native(self, native: VideoFrame, region: ImageBgr) -> VideoFrame:
         matrix, colour_range = matrix_of(native), range_of(native)
         offset = _darkening(native.format.name, matrix, colour_range)
-        lighter = np.minimum(region, 255 - offset) + offset
+        lighter = np.minimum(region, np.uint8(255 - offset)) + np.uint8(offset)
         return _from_bgr(self._reformatter, lighter, native.format.name, matrix, colour_range)
 
 
@@ -193,8 +193,8 @@ def _from_bgr(
 
 
 @lru_cache(maxsize=64)
-def _darkening(name: str, matrix: Colorspace, colour_range: ColorRange) -> npt.NDArray[np.uint8]:
-    """How much darker, a channel, the short cut to BGR makes a picture of this format: measured on a ramp.
+def _darkening(name: str, matrix: Colorspace, colour_range: ColorRange) -> int:
+    """How much darker the short cut to BGR makes a picture of this format: measured on a ramp.
 
     Added before the way back, so that a patch does not stand out from its surroundings by that step.
     """
@@ -203,10 +203,10 @@ def _darkening(name: str, matrix: Colorspace, colour_range: ColorRange) -> npt.N
     ramp = colours.repeat(4, 0).repeat(4, 1)
     native = _from_bgr(VideoReformatter(), ramp, name, matrix, colour_range)
     native.colorspace, native.color_range = int(matrix), int(colour_range)
-    lost = ramp.astype(np.float32) - BgrConverter().to_bgr(native)
     if native.format.is_rgb or len(native.planes) < 3:
-        lost[:] = 0
-    return np.clip(np.rint(lost.mean((0, 1))), 0, 2).astype(np.uint8)
+        return 0
+    lost = ramp.astype(np.float32) - BgrConverter().to_bgr(native)
+    return round(min(max(float(lost.mean()), 0.0), 2.0))
 
 
 def _any_in_cells(mask: npt.NDArray[np.bool_], step_x: int, step_y: int) -> npt.NDArray[np.bool_]:

@@ -29,7 +29,7 @@ from av.video.reformatter import VideoReformatter
 from av.video.stream import VideoStream
 
 from edge.video.pixels import BgrConverter, matrix_of, planar_twin, range_of
-from edge.video.turning import Turner, turn_of
+from edge.video.turning import Turn, Turner, turn_of
 from shared.errors import InputError, UsageError
 from shared.frames import Frame
 
@@ -178,6 +178,7 @@ class VideoReader:
         self._resized = 0
         self._ended_early = ""
         self._turner: Turner | None = None
+        self._turn: tuple[int, Turn | None] | None = None
         self._last_pts: int | None = None
         self._last_duration = 0
         self._finished = False
@@ -431,12 +432,20 @@ class VideoReader:
         name = planar_twin(frame.format.name)
         if name != frame.format.name:
             frame = _retimed(self._tidy.reformat(frame, format=name, threads=1), frame)
-        turn = turn_of(frame)
+        turn = self._turn_of(frame)
         if turn is None:
             return frame
         if self._turner is None or not self._turner.fits(frame, turn):
             self._turner = Turner(frame, turn)
         return self._turner.turn(frame)
+
+    def _turn_of(self, frame: VideoFrame) -> Turn | None:
+        # Looked up only when the rotation changes: PyAV ties a frame whose side data were looked at into a
+        # reference cycle, and hundreds of megabytes of frames would wait for the garbage collector.
+        rotation = frame.rotation
+        if self._turn is None or self._turn[0] != rotation:
+            self._turn = (rotation, turn_of(frame))
+        return self._turn[1]
 
     def _in_size(self, frame: VideoFrame, size: tuple[int, int, str]) -> VideoFrame:
         width, height, name = size

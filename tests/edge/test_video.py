@@ -1,3 +1,4 @@
+import gc
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -643,3 +644,21 @@ def test_the_packaged_clip_comes_out_whole(samples: Path, tmp_path: Path) -> Non
     with VideoReader(tmp_path / "out.mp4") as reader:
         assert reader.info.frame_count == 72
         assert reader.info.has_sound
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_frames_that_are_done_with_are_freed_at_once(tmp_path: Path, turned: bool) -> None:
+    """Without waiting for the garbage collector, to which a frame of megabytes is one small object."""
+    path = make_video(tmp_path / "in.mp4", stamps=range(60))
+    if turned:
+        turn_mp4(path, 90)
+    gc.collect()
+    gc.disable()
+    try:
+        with VideoReader(path) as reader, VideoWriter(tmp_path / "out.mp4", reader) as writer:
+            for frame in reader:
+                writer.write(with_patch(frame))
+            alive = sum(isinstance(thing, av.VideoFrame) for thing in gc.get_objects())
+    finally:
+        gc.enable()
+    assert alive <= 4
