@@ -11,13 +11,14 @@ import numpy.typing as npt
 import pytest
 
 from edge.analyser import AnalyserConfig, FaceAnalyser, _Refusals, _sighting
+from edge.cuts import CutDetector
 from edge.detector import FaceDetector
 from edge.embedder import MobileFaceNet
 from edge.landmarks import FaceMesh, MeshFit, inter_ocular
 from edge.selection import SelectionConfig, Selector
 from shared.arrays import Embedding, ImageBgr
 from shared.counters import CacheCounters
-from shared.faces import TrackedFace
+from shared.faces import Detections, TrackedFace
 from shared.frames import Frame
 from shared.geometry import box_iou
 from shared.ort import SessionPool
@@ -170,12 +171,59 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, int]) -> No
 def test_a_face_that_was_hidden_comes_back_under_its_id(smile: list[Frame]) -> None:
     images = [f.image.copy() for f in smile[:40]]
     for image in images[15:25]:
-        cv2.rectangle(image, (180, 0), (500, 360), (70, 70, 70), -1)
+        image[0:360, 200:480] = cv2.blur(image[0:360, 200:480], (121, 121))
     faces = run(timed(images))
     assert [ids(f) for f in faces[:15]] == [[0]] * 15
     assert [ids(f) for f in faces[16:25]] == [[]] * 9
     assert [ids(f) for f in faces[25:]] == [[0]] * 15
     assert [i for i, f in enumerate(faces) if f and f[0].restarted] == [0, 25]
+
+
+def test_whoever_is_still_there_right_after_a_cut_restarts(samples: Path) -> None:
+    before = photo(samples / "astronaut.png")
+    after = np.full((512, 512, 3), (20, 160, 200), np.uint8)  # a yellow room
+    after[250:450, 40:240] = cv2.resize(before[20:220, 130:330], (200, 200))
+    faces = run(timed([before] * 5 + [after] * 3))
+    assert [ids(f)[0] for f in faces] == [0] * 8
+    assert [i for i, f in enumerate(faces) if f[0].restarted] == [0, 5]
+
+
+def test_landmarks_are_smoothed(samples: Path) -> None:
+    image = photo(samples / "astronaut.png")
+    rng = np.random.default_rng(0)
+    analyser = FaceAnalyser(POOL)
+    raw, smooth = [], []
+    for frame in timed(
+        np.clip(image + rng.normal(0, 6, image.shape), 0, 255).astype(np.uint8) for _ in range(12)
+    ):
+        (face,) = analyser.analyse(frame)
+        smooth.append(face.landmarks)
+        raw.append(analyser._faces[0].fit.landmarks)
+    assert np.diff(smooth, n=2, axis=0).std() < 0.4 * np.diff(raw, n=2, axis=0).std()
+
+
+def test_after_a_large_move_the_crop_is_laid_anew(samples: Path) -> None:
+    image = photo(samples / "astronaut.png")
+    analyser = FaceAnalyser(POOL)
+    (still,) = analyser.analyse(Frame(0, image, 0, Fraction(1, 30)))
+    moved = np.asarray(
+        cv2.warpAffine(image, np.array([[1, 0, 30], [0, 1, 20]], np.float32), (512, 512)), np.uint8
+    )
+    analyser.analyse(Frame(1, moved, 1, Fraction(1, 30)))
+    error = analyser._faces[0].fit.landmarks - still.landmarks - np.array([30, 20, 0], np.float32)
+    assert np.hypot(*error[:, :2].T).mean() < 0.02 * inter_ocular(still.landmarks)
+
+
+def test_a_doubtful_track_the_detector_never_confirms_is_given_up(
+    smile: list[Frame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analyser = FaceAnalyser(POOL, AnalyserConfig(detect_every_n=1))
+    analyser.analyse(smile[0])
+    fit = FaceMesh.from_previous
+    monkeypatch.setattr(FaceDetector, "detect", lambda *_, **__: Detections.empty())
+    assert ids(analyser.analyse(smile[1])) == [0]
+    monkeypatch.setattr(FaceMesh, "from_previous", lambda *a: MeshFit(fit(*a).landmarks, 4.0))
+    assert [ids(analyser.analyse(f)) for f in smile[2:5]] == [[0], [], []]
 
 
 def test_after_a_cut_the_same_person_restarts_under_the_same_id(smile: list[Frame], samples: Path) -> None:
@@ -313,6 +361,52 @@ def test_tracks_that_slipped_onto_each_other_are_put_right(samples: Path) -> Non
     assert all(f.restarted for f in next(f for f in faces[12:] if any(g.restarted for g in f)))
 
 
+def test_a_partner_that_was_not_looked_at_is_put_right_too(
+    samples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge.analyser._reshaped", lambda *_: False)
+    analyser = FaceAnalyser(POOL)
+    frames = list(timed([people_at(samples, 180, 325)] * 14 + [people_at(samples, 325, 180)] * 2))
+    before = [analyser.analyse(frame) for frame in frames[:14]][-1]
+    analyser._faces[0].suspect = True
+    after = [analyser.analyse(frame) for frame in frames[14:]][-1]
+    places = {face.track_id: face.xyxy[0] for face in after}
+    assert ids(after) == [0, 1]
+    assert all(abs(places[face.track_id] - face.xyxy[0]) > 100 for face in before)
+
+
+def test_a_passer_by_in_front_does_not_throw_the_landmarks_off(samples: Path) -> None:
+    assert all(face.presence > 2 for faces in run(timed(crossing(samples, 20))) for face in faces)
+
+
+def test_the_largest_face_of_a_new_scene_is_chosen_at_once(samples: Path) -> None:
+    small = np.asarray(cv2.resize(photo(samples / "grace_hopper.jpg"), (128, 150)), np.uint8)
+    scene = np.full((512, 512, 3), (90, 40, 20), np.uint8)
+    scene[200:350, 200:328] = small
+    analyser = FaceAnalyser(POOL, selector=Selector(SelectionConfig("largest")))
+    faces = [analyser.analyse(f) for f in timed([photo(samples / "astronaut.png")] * 4 + [scene] * 3)]
+    assert [[face.pair for face in f] for f in faces] == [[0]] * 7
+    assert ids(faces[-1]) == [1]
+
+
+def test_when_the_largest_face_has_left_the_other_one_follows(
+    samples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CutDetector, "is_cut", lambda *_: False)
+    both = people_at(samples, 40, 325)
+    both[60:250, 40:180] = 110
+    both[100:176, 60:116] = cv2.resize(people_at(samples, 40, 500)[60:250, 40:180], (56, 76))
+    alone = both.copy()
+    alone[:, 300:] = 110
+    analyser = FaceAnalyser(POOL, selector=Selector(SelectionConfig("largest")))
+    faces = [analyser.analyse(f) for f in timed([both] * 3 + [alone] * 12, fps=2)]
+    pairs = [{face.track_id: face.pair for face in f} for f in faces]
+    assert len(pairs[0]) == 2
+    small = next(iter(pairs[-1]))
+    assert [p[small] for p in pairs[:8]] == [None] * 8
+    assert pairs[-1] == {small: 0}
+
+
 def test_each_person_gets_the_source_of_the_matching_reference(samples: Path) -> None:
     selector = Selector(
         SelectionConfig("match"), [embed(samples / "grace_hopper.jpg"), embed(samples / "astronaut.png")]
@@ -346,6 +440,14 @@ def test_a_photo_does_not_disturb_the_stream(smile: list[Frame], samples: Path) 
     analyser.analyse(smile[0])
     analyser.analyse_still(Frame(0, photo(samples / "multi_face.jpg")))
     assert ids(analyser.analyse(smile[1])) == [0]
+
+
+def test_one_photo_does_not_influence_the_next(samples: Path) -> None:
+    selector = Selector(SelectionConfig("match"), [embed(samples / "astronaut.png")])
+    analyser = FaceAnalyser(POOL, selector=selector)
+    names = ("astronaut.png", "grace_hopper.jpg", "astronaut.png")
+    pairs = [analyser.analyse_still(Frame(0, photo(samples / name)))[0].pair for name in names]
+    assert pairs == [0, None, 0]
 
 
 def test_only_the_matching_face_of_a_photo_is_chosen(samples: Path) -> None:

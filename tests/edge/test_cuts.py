@@ -56,7 +56,9 @@ def test_a_zoom_is_no_cut(scenes: list[ImageBgr]) -> None:
         assert cuts([np.asarray(cv2.resize(v, (960, 540)), np.uint8) for v in views]) == []
 
 
-@pytest.mark.parametrize(("gain", "lift"), [(1.6, 0), (2.5, 20), (1, 90), (0.3, 0), (4, 60), (0, 255)])
+@pytest.mark.parametrize(
+    ("gain", "lift"), [(1.6, 0), (2.5, 20), (1, 90), (0.3, 0), (4, 60), (5, 100), (8, 120), (0, 255)]
+)
 def test_a_flash_is_no_cut(scenes: list[ImageBgr], gain: float, lift: float) -> None:
     for scene in scenes:
         flash = np.clip(scene * np.float32(gain) + np.float32(lift), 0, 255).astype(np.uint8)

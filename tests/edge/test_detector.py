@@ -4,8 +4,9 @@ import cv2
 import numpy as np
 import pytest
 
-from edge.detector import DetectorConfig, FaceDetector, letterbox
+from edge.detector import DetectorConfig, FaceDetector, _drop_nested, letterbox
 from shared.arrays import ImageBgr
+from shared.faces import Detections
 from shared.ort import SessionPool
 
 
@@ -15,9 +16,7 @@ def detector() -> FaceDetector:
 
 
 def read(path: Path) -> ImageBgr:
-    image = cv2.imread(str(path))
-    assert image is not None
-    return image  # type: ignore[return-value]
+    return np.asarray(cv2.imread(str(path)), np.uint8)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_boxes_are_in_the_coordinates_of_the_picture(detector: FaceDetector, sam
     shifted = np.zeros((image.shape[0] + 300, image.shape[1] + 200, 3), np.uint8)
     shifted[300:, 200:] = image
     one = detector.detect(image, input_px=640)
-    two = detector.detect(large, input_px=640)  # type: ignore[arg-type]
+    two = detector.detect(np.asarray(large, np.uint8), input_px=640)
     three = detector.detect(shifted, input_px=640)
     width = float(one.xyxy[0, 2] - one.xyxy[0, 0])
     np.testing.assert_allclose(two.xyxy / 2, one.xyxy, atol=0.03 * width)
@@ -106,6 +105,24 @@ def test_faces_too_small_for_a_stream_are_found_in_a_photo(detector: FaceDetecto
     assert len(detector.detect(crowd)) < 80
     # All of them; a curl or a pattern that also passes for a face is for the landmarks to refuse.
     assert 80 <= len(detector.detect_still(crowd)) <= 84
+
+
+def test_the_smallest_faces_need_the_largest_search(samples: Path) -> None:
+    small = cv2.resize(read(samples / "multi_face.jpg"), (270, 180), interpolation=cv2.INTER_AREA)
+    crowd = np.zeros((1440, 2160, 3), np.uint8)
+    crowd[720:1080, 810:1350] = np.tile(small, (2, 2, 1))
+    counts = [
+        len(FaceDetector(SessionPool(), DetectorConfig(large_picture_px=px)).detect_still(crowd))
+        for px in (800, 10_000)
+    ]
+    assert counts[0] >= 19 > counts[1]
+
+
+def test_of_boxes_one_inside_the_other_the_surer_one_stays() -> None:
+    xyxy = np.array([[0, 0, 100, 100], [30, 30, 60, 60], [90, 90, 190, 190], [0, 0, 400, 400]], np.float32)
+    found = Detections(xyxy, np.array([0.9, 0.8, 0.7, 0.6], np.float32), np.zeros((4, 5, 2), np.float32))
+    np.testing.assert_array_equal(_drop_nested(found, 0.7).xyxy, xyxy[[0, 2]])
+    assert len(_drop_nested(Detections.empty(), 0.7)) == 0
 
 
 def test_many_sizes_do_not_pile_up_buffers(detector: FaceDetector) -> None:

@@ -3,12 +3,14 @@ from pathlib import Path
 import av
 import cv2
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from edge.detector import FaceDetector
 from edge.embedder import DlibResNet, Embedder, MobileFaceNet
 from edge.landmarks import FaceMesh, five_points
-from shared.arrays import Embedding, ImageBgr
+from shared.arrays import Embedding, ImageBgr, Landmarks5
+from shared.geometry import ARCFACE_112, DLIB_150, fit_similarity
 from shared.ort import SessionPool
 
 POOL = SessionPool()
@@ -31,9 +33,7 @@ def embed_all(embedder: Embedder, detector: FaceDetector, image: ImageBgr) -> li
 
 
 def photo(path: Path) -> ImageBgr:
-    image = cv2.imread(str(path))
-    assert image is not None
-    return image  # type: ignore[return-value]
+    return np.asarray(cv2.imread(str(path)), np.uint8)
 
 
 def clip(path: Path, every: int) -> list[ImageBgr]:
@@ -70,6 +70,21 @@ def test_one_person_stays_one_over_a_clip(embedder: Embedder, detector: FaceDete
     frames = clip(samples / "single_face.mp4", 12)
     vectors = [embed_all(embedder, detector, frame)[0] for frame in frames]
     assert min(embedder.similarity(vectors[0], v) for v in vectors) > SAME[embedder.name] + 0.1
+
+
+def test_the_network_sees_what_its_card_asks_for(detector: FaceDetector, samples: Path) -> None:
+    image = photo(samples / "astronaut.png")
+    points = detector.detect_still(image).landmarks[0]
+
+    def rgb(template: Landmarks5, size: int) -> npt.NDArray[np.float32]:
+        crop = cv2.warpAffine(image, fit_similarity(points, template), (size, size))
+        return np.asarray(crop[:, :, ::-1], np.float32)
+
+    (mobile,) = POOL.get("mobilefacenet192").run((rgb(ARCFACE_112, 112)[None] - 127.5) / 128)
+    (dlib,) = POOL.get("dlib_resnet").run(np.ascontiguousarray(rgb(DLIB_150, 150).transpose(2, 0, 1)[None]))
+    expected = mobile[0] / np.linalg.norm(mobile[0])
+    np.testing.assert_allclose(MobileFaceNet(POOL).embed(image, points), expected, atol=1e-4)
+    np.testing.assert_allclose(DlibResNet(POOL).embed(image, points), dlib[0], atol=1e-4)
 
 
 def test_an_embedding_is_not_a_view_of_a_buffer(

@@ -38,9 +38,7 @@ def photo(samples: Path) -> ImageBgr:
 
 
 def read(path: Path) -> ImageBgr:
-    image = cv2.imread(str(path))
-    assert image is not None
-    return image  # type: ignore[return-value]
+    return np.asarray(cv2.imread(str(path)), np.uint8)
 
 
 def fit_best(mesh: FaceMesh, detector: FaceDetector, image: ImageBgr) -> MeshFit:
@@ -89,7 +87,7 @@ def test_landmarks_follow_a_shift_of_the_picture(
     fit = fit_best(mesh, detector, photo)
     step = 0.1 * inter_ocular(fit.landmarks)
     shifted = cv2.warpAffine(photo, np.array([[1, 0, step], [0, 1, -step]], np.float32), photo.shape[1::-1])
-    after = mesh.from_previous(shifted, fit.landmarks)  # type: ignore[arg-type]
+    after = mesh.from_previous(np.asarray(shifted, np.uint8), fit.landmarks)
     assert moved_apart(fit.landmarks + np.array([step, -step, 0], np.float32), after.landmarks) < 0.02
 
 
@@ -125,7 +123,8 @@ def test_a_picture_without_a_face_has_low_presence(mesh: FaceMesh) -> None:
 
 def test_depth_has_the_scale_of_the_frame(mesh: FaceMesh, detector: FaceDetector, photo: ImageBgr) -> None:
     small = fit_best(mesh, detector, photo).landmarks
-    large = fit_best(mesh, detector, cv2.resize(photo, None, fx=2, fy=2)).landmarks  # type: ignore[arg-type]
+    doubled = np.asarray(cv2.resize(photo, None, fx=2, fy=2), np.uint8)
+    large = fit_best(mesh, detector, doubled).landmarks
     assert np.ptp(large[:, 2]) / np.ptp(small[:, 2]) == pytest.approx(2, rel=0.1)
     # The tip of the nose is nearer than the ears.
     assert small[1, 2] < small[[127, 356], 2].min()
@@ -133,8 +132,8 @@ def test_depth_has_the_scale_of_the_frame(mesh: FaceMesh, detector: FaceDetector
 
 def test_mirroring_turns_yaw_and_roll_round(detector: FaceDetector, samples: Path) -> None:
     mesh = FaceMesh(POOL)
-    image = read(samples / "astronaut.png")
-    image = cv2.warpAffine(image, cv2.getRotationMatrix2D((220, 120), -15, 1), (512, 512))  # type: ignore[assignment]
+    turn = cv2.getRotationMatrix2D((220, 120), -15, 1)
+    image = np.asarray(cv2.warpAffine(read(samples / "astronaut.png"), turn, (512, 512)), np.uint8)
     yaw, pitch, roll = yaw_pitch_roll(fit_best(mesh, detector, image).landmarks)
     mirrored = yaw_pitch_roll(fit_best(mesh, detector, np.ascontiguousarray(image[:, ::-1])).landmarks)
     assert roll == pytest.approx(15, abs=5)  # clockwise on the screen

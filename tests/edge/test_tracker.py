@@ -228,6 +228,32 @@ def test_a_forgotten_id_is_not_given_again() -> None:
     assert scene.ids({"a": (100, 100)}) == {"a": 1}
 
 
+def test_new_tracks_get_new_ids_however_many_were_forgotten() -> None:
+    scene = Scene()
+    scene.frame({"a": (100, 100), "b": (300, 100), "c": (500, 100)})
+    for track_id in (0, 1, 2):
+        scene.tracker.forget(track_id)
+    assert scene.ids({"a": (100, 100), "b": (300, 100)}) == {"a": 3, "b": 4}
+
+
+def test_after_a_cut_the_old_place_alone_finds_nobody() -> None:
+    tracker = Tracker()
+    for i, expected in enumerate((Association(0, Link.NEW), Association(1, Link.NEW))):
+        tracker.advance(i * STEP_S)
+        assert tracker.associate(boxes((100, 100)), np.array([0.9], np.float32), nobody_knows) == (expected,)
+        tracker.cut()
+
+
+def test_after_a_step_back_in_time_lost_tracks_still_run_out() -> None:
+    tracker = Tracker()
+    tracker.advance(9.0)
+    tracker.associate(boxes((100, 100)), np.array([0.9], np.float32), nobody_knows)
+    tracker.lose(0)
+    assert tracker.advance(4.0) == ()
+    assert tracker.advance(6.9) == ()
+    assert tracker.advance(7.1) == (0,)
+
+
 @pytest.mark.parametrize("times", [(0.0, 0.0, 0.0), (9.0, 4.0, 4.1)])
 def test_time_that_stands_still_or_runs_back_loses_nobody(times: tuple[float, ...]) -> None:
     tracker = Tracker()
