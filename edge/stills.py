@@ -579,7 +579,7 @@ def format_for(path: Path, still: Still) -> str:
     if not ending or ending == still.path.suffix.lower():
         return still.format
     raise UsageError(
-        f"{path}: cannot write a picture as '{ending}'; endings that work: {', '.join(FORMAT_OF_ENDING)}"
+        f"cannot write a picture as '{ending}'; endings that work: {', '.join(FORMAT_OF_ENDING)}"
     )
 
 

@@ -165,20 +165,24 @@ _ENDING_OF_FORMAT = {
 }
 
 
-def container_for(path: Path, input_format: str) -> ContainerKind:
+def container_for(path: Path, source: Path, input_format: str) -> ContainerKind:
     """The container an output shall have.
 
     Args:
         path: Output; its ending decides.
-        input_format: Format name of the input; decides where the output has no ending.
+        source: Input. An output without an ending, or with an unknown one that the input has too, becomes
+            what the input is.
+        input_format: Format name of the input.
 
     Raises:
         UsageError: The ending is none of ours.
     """
-    ending = path.suffix.lower() or _ENDING_OF_FORMAT.get(input_format, ".mkv")
-    if ending not in KINDS:
-        raise UsageError(f"{path}: cannot write video as '{ending}'; endings that work: {', '.join(KINDS)}")
-    return KINDS[ending]
+    ending = path.suffix.lower()
+    if ending in KINDS:
+        return KINDS[ending]
+    if not ending or ending == source.suffix.lower():
+        return KINDS[_ENDING_OF_FORMAT.get(input_format, ".mkv")]
+    raise UsageError(f"cannot write a video as '{ending}'; endings that work: {', '.join(KINDS)}")
 
 
 def same_family(kind: ContainerKind, input_format: str) -> bool:

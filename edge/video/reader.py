@@ -11,6 +11,7 @@ Rules, each of which some program gets wrong:
 
 import contextlib
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -124,10 +125,10 @@ def open_input(path: Path) -> InputContainer:
 
 
 def _why_unreadable(path: Path, err: Exception) -> str:
-    if not path.exists():
-        return "there is no such file"
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - unlike its twin it never raises
         return "is a folder, not a file"
+    if not os.path.exists(path):  # noqa: PTH110 - the same
+        return "there is no such file"
     if isinstance(err, PermissionError):
         return "may not be read (permission denied)"
     if path.stat().st_size == 0:
@@ -289,7 +290,8 @@ class VideoReader:
         duration = self._duration_s()
         count = round(duration * rate) if duration is not None and rate else None
         if self._stream.frames and not self.trim:
-            count = self._stream.frames
+            # The index counts what an edit list hides, the length does not.
+            count = min(self._stream.frames, count + 1) if count is not None else self._stream.frames
         return VideoInfo(
             width=first.width,
             height=first.height,

@@ -92,7 +92,7 @@ class VideoWriter:
         self.path = path
         self.messages: list[str] = []
         self._reader = reader
-        self._kind = container_for(path, info.format)
+        self._kind = container_for(path, reader.path, info.format)
         self._plan = plan_encoder(self._kind, codec, quality, info)
         self.messages.extend(self._plan.messages)
         family = same_family(self._kind, info.format)
