@@ -229,12 +229,16 @@ class FaceWarp:
 def _fill_outside(values: Floats, covered: MaskU8) -> None:
     """Give the grid its values beyond the mesh, in place.
 
-    The displacement dies out softly there, or dots would appear along a turned-away cheek.
+    The displacement goes on as it is at the mesh's rim and dies out from there. At the ring that is nothing;
+    at the far cheek of a turned face, where the ring is hidden, dots would appear without it.
     """
     bare = covered == 0
-    packed = np.dstack([values[..., 2:], covered.astype(np.float32) * np.float32(1 / 255)])
+    within = cv2.erode(covered, np.ones((3, 3), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0)
+    rim = (covered != within).astype(np.float32)
+    packed = np.dstack([values[..., 2:] * rim[..., None], rim])
     for _ in range(2):
         packed = cv2.blur(packed, (9, 9), borderType=cv2.BORDER_CONSTANT)
-    near = packed[..., :2] / np.maximum(packed[..., 2:], 1e-3) * np.clip(packed[..., 2:] * 2, 0, 1)
+    # Beside a straight rim, one cell wide, the blurred rim is a ninth.
+    near = packed[..., :2] / np.maximum(packed[..., 2:], 1e-3) * np.clip(packed[..., 2:] * 9, 0, 1)
     values[..., 2:][bare] = near[bare]
     values[..., :2][bare] = _OUTSIDE[0]
