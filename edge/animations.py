@@ -17,13 +17,8 @@ from PIL import Image
 
 from edge.animation_files import FORMATS, AnimationInfo, Rgba
 from edge.outputs import output_reason
-from edge.stills import (
-    NativePicture,
-    merged_pixels,
-    open_picture,
-    picture_errors,
-    working_copy,
-)
+from edge.picture_pixels import NativePicture, merged_pixels, working_copy
+from edge.stills import open_picture, picture_errors
 from shared.errors import InputError, OutputError, UsageError
 from shared.frames import Frame, FusedFrame
 

@@ -4,7 +4,6 @@ A file is looked at in steps, each cheap: its first bytes, then the header of th
 the video. Nothing is decoded.
 """
 
-import logging
 import os
 import re
 import stat
@@ -16,8 +15,6 @@ from edge.stills import FORMAT_OF_ENDING, open_picture
 from edge.video.containers import KINDS
 from edge.video.reader import main_video_stream, open_input
 from shared.errors import InputError
-
-logger = logging.getLogger(__name__)
 
 MediaKind: TypeAlias = Literal["still", "animation", "video"]
 

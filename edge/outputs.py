@@ -7,7 +7,6 @@ it is short enough for any file system.
 
 import contextlib
 import errno
-import logging
 import os
 import secrets
 import shutil
@@ -16,8 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from shared.errors import OutputError, UsageError
-
-logger = logging.getLogger(__name__)
 
 _LONGEST_ENDING = 16
 _REASONS = {

@@ -1,17 +1,14 @@
 """Still pictures: in with everything they hold, out with only the changed pixels changed.
 
 A picture without a patch is copied byte for byte where the format stays, the only way to leave a JPEG as it
-was. Otherwise the changed pixels are written into the native picture: 16 bits stay 16 bits (the change, known
-to 8 bits, is added), grey stays grey, CMYK stays CMYK (the changed pixels take the way back through the
-picture's own colour profile), opacity is never touched. A palette picture becomes RGB, because new colours do
-not fit its palette.
+was. Otherwise the changed pixels are written into the native picture (`edge.picture_pixels`). A palette picture
+becomes RGB, because new colours do not fit its palette.
 
 JPEG is encoded with the quantisation tables and subsampling of the input, so it loses no more than it had.
 Pictures stand upright when they come out, and their orientation tag says so.
 """
 
 import io
-import logging
 import re
 import shutil
 import struct
@@ -21,17 +18,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 from PIL import (
     AvifImagePlugin,
     BmpImagePlugin,
     GifImagePlugin,
     Image,
-    ImageCms,
     Jpeg2KImagePlugin,
     JpegImagePlugin,
     MpoImagePlugin,
@@ -42,20 +37,11 @@ from PIL import (
 )
 
 from edge.outputs import output_reason
-from edge.picture_metadata import (
-    EXIF_PREFIX,
-    exif_orientation,
-    kept_png_chunks,
-    png_chunks,
-    upright_exif,
-    upright_xmp,
-    with_png_chunks,
-)
-from shared.arrays import ImageBgr
+from edge.picture_encoding import Extras, encode_picture, without_profile
+from edge.picture_metadata import exif_orientation, kept_png_chunks, upright_exif, upright_xmp
+from edge.picture_pixels import NativePicture, Pixels, fit_to_format, merged_pixels, recoloured, working_copy
 from shared.errors import InputError, OutputError, UsageError
 from shared.frames import Frame, FusedFrame
-
-logger = logging.getLogger(__name__)
 
 MAX_PIXELS: Final = 400_000_000
 """Larger pictures are refused before they are decoded: at three bytes a pixel this is over a gigabyte."""
@@ -110,8 +96,6 @@ _TURNS: Final = {
     7: (True, True, True),
     8: (True, True, False),
 }
-_DEFAULT_QUALITY: Final = {"JPEG": 95, "WEBP": 92, "AVIF": 85, "HEIF": 90}
-_UINT16_STEP: Final = 257  # 65535 / 255
 picture_errors: Final = (
     OSError,
     SyntaxError,
@@ -123,53 +107,6 @@ picture_errors: Final = (
     KeyError,
 )
 _HEIC_MISSING: Final = "HEIC pictures need the extra: pip install 'lethe[heic]'"
-
-Pixels: TypeAlias = npt.NDArray[Any]
-"""Pixels of a file, uint8 or uint16, shape ``(h, w)`` or ``(h, w, c)``."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NativePicture:
-    """A picture in the form its file holds it, upright.
-
-    Attributes:
-        pixels: Shape ``(h, w)`` for grey, else ``(h, w, c)``; uint8 or uint16; channels as ``mode`` says.
-        mode: ``L``, ``LA``, ``RGB``, ``RGBA`` or ``CMYK``.
-    """
-
-    pixels: Pixels
-    mode: str
-
-
-@dataclass(frozen=True, slots=True)
-class Extras:
-    """What is kept of a file beside its pixels, already fit for the upright, altered picture.
-
-    Attributes:
-        exif: EXIF block without prefix.
-        icc: Colour profile.
-        xmp: XMP packet.
-        dpi: Resolution across and down.
-        comment: JPEG comment.
-        png_chunks: Chunks of a PNG file; None where the file is none.
-        jpeg_tables: Quantisation tables of a JPEG file.
-        jpeg_subsampling: Pillow's number of the chroma subsampling; -1 unknown.
-        progressive: A progressive JPEG.
-        lossless: A lossless WebP.
-        tiff_compression: Pillow's name.
-    """
-
-    exif: bytes | None = None
-    icc: bytes | None = None
-    xmp: bytes | None = None
-    dpi: tuple[float, float] | None = None
-    comment: bytes | None = None
-    png_chunks: tuple[tuple[bytes, bytes], ...] | None = None
-    jpeg_tables: tuple[tuple[int, ...], ...] = ()
-    jpeg_subsampling: int = -1
-    progressive: bool = False
-    lossless: bool = False
-    tiff_compression: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,7 +141,7 @@ def open_picture(path: Path, data: bytes | None = None) -> Iterator[Image.Image]
     """
     formats: tuple[str, ...] = _READ_FORMATS
     if _is_heic(path):
-        formats = (*formats, _register_heic(path))
+        formats = (*formats, register_heic(path))
     try:
         with python_warnings.catch_warnings():
             python_warnings.simplefilter(
@@ -248,7 +185,7 @@ def _is_heic(path: Path) -> bool:
     )
 
 
-def _register_heic(path: Path | str) -> str:
+def register_heic(path: Path | str) -> str:
     """Make Pillow know HEIC; returns its name of the format."""
     try:
         import pillow_heif
@@ -375,7 +312,7 @@ def _decode_broken_jpeg(path: Path, data: bytes, err: BaseException, warnings: l
     if bgr is None:
         raise InputError(path, "is damaged or cut off: its pixels cannot be read") from err
     warnings.append("is damaged inside: some of its parts look wrong")
-    return NativePicture(_recoloured(bgr, cv2.COLOR_BGR2RGB), "RGB")
+    return NativePicture(recoloured(bgr, cv2.COLOR_BGR2RGB), "RGB")
 
 
 def _has_16_bits(path: Path, picture: Image.Image) -> bool:
@@ -401,7 +338,7 @@ def _decode_16_bits(path: Path) -> NativePicture | None:
     if pixels.ndim == 2:
         return NativePicture(pixels, "L")
     code, mode = (cv2.COLOR_BGR2RGB, "RGB") if pixels.shape[2] == 3 else (cv2.COLOR_BGRA2RGBA, "RGBA")
-    return NativePicture(_recoloured(pixels, code), mode)
+    return NativePicture(recoloured(pixels, code), mode)
 
 
 def _native(path: Path, picture: Image.Image) -> NativePicture:
@@ -442,92 +379,6 @@ def _turned(pixels: Pixels, orientation: int) -> Pixels:
 # Between the native picture and 8-bit BGR
 
 
-def working_copy(native: NativePicture, icc: bytes | None = None) -> ImageBgr:
-    """The picture in 8-bit BGR, with its own memory; ``icc`` is its colour profile, for CMYK."""
-    pixels = _to_8_bits(native.pixels)
-    if native.mode == "L":
-        return _recoloured(pixels, cv2.COLOR_GRAY2BGR)
-    if native.mode == "LA":
-        return _recoloured(np.ascontiguousarray(pixels[..., 0]), cv2.COLOR_GRAY2BGR)
-    if native.mode == "CMYK":
-        return _recoloured(_cmyk_to_rgb(pixels, icc), cv2.COLOR_RGB2BGR)
-    return _recoloured(pixels, cv2.COLOR_RGB2BGR if native.mode == "RGB" else cv2.COLOR_RGBA2BGR)
-
-
-def _recoloured(pixels: Pixels, code: int) -> Pixels:
-    recoloured: Pixels = cv2.cvtColor(pixels, code)
-    return recoloured
-
-
-def _to_8_bits(pixels: Pixels) -> npt.NDArray[np.uint8]:
-    if pixels.dtype == np.uint8:
-        return pixels.astype(np.uint8, copy=False)
-    return ((pixels.astype(np.uint32) + _UINT16_STEP // 2) // _UINT16_STEP).astype(np.uint8)
-
-
-def _cmyk_to_rgb(pixels: npt.NDArray[np.uint8], icc: bytes | None) -> npt.NDArray[np.uint8]:
-    picture = _picture_of(pixels, "CMYK")
-    return np.asarray(_through_profile(picture, icc, "RGB", inverse=False) or picture.convert("RGB"))
-
-
-def _rgb_to_cmyk(pixels: npt.NDArray[np.uint8], icc: bytes | None) -> npt.NDArray[np.uint8]:
-    picture = _picture_of(pixels, "RGB")
-    return np.asarray(_through_profile(picture, icc, "CMYK", inverse=True) or picture.convert("CMYK"))
-
-
-def _through_profile(
-    picture: Image.Image, icc: bytes | None, mode: str, *, inverse: bool
-) -> Image.Image | None:
-    """Convert between a CMYK profile and sRGB; None where there is no usable profile."""
-    if not icc:
-        return None
-    try:
-        own = ImageCms.ImageCmsProfile(io.BytesIO(icc))
-        screen = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
-        source, target = (screen, own) if inverse else (own, screen)
-        return ImageCms.profileToProfile(picture, source, target, outputMode=mode)
-    except (ImageCms.PyCMSError, OSError, ValueError):
-        return None
-
-
-def merged_pixels(fused: FusedFrame, icc: bytes | None = None) -> Pixels:
-    """The native pixels with the patches' changed pixels replaced; alpha and all else as it was.
-
-    Args:
-        fused: Its frame's ``native`` is a `NativePicture`.
-        icc: Colour profile, for CMYK.
-    """
-    native: NativePicture = fused.frame.native
-    pixels = native.pixels.copy()
-    for patch in fused.patches:
-        height, width = patch.changed.shape
-        rows, columns = slice(patch.y, patch.y + height), slice(patch.x, patch.x + width)
-        changed = patch.changed != 0
-        region = NativePicture(native.pixels[rows, columns], native.mode)
-        new = _in_native_form(np.ascontiguousarray(fused.frame.image[rows, columns]), region, icc)
-        target = pixels[rows, columns]
-        if target.ndim == 2:
-            np.copyto(target, new, where=changed)
-        else:
-            colours = new.shape[2] if new.ndim == 3 else 1
-            np.copyto(target[..., :colours], new.reshape(height, width, colours), where=changed[..., None])
-    return pixels
-
-
-def _in_native_form(fused: ImageBgr, before: NativePicture, icc: bytes | None) -> Pixels:
-    """A fused region in the channels and depth of the native picture, without alpha."""
-    if before.mode == "CMYK":
-        return _rgb_to_cmyk(_recoloured(fused, cv2.COLOR_BGR2RGB), icc)
-    grey = before.mode in ("L", "LA")
-    new = _recoloured(fused, cv2.COLOR_BGR2GRAY if grey else cv2.COLOR_BGR2RGB)
-    if before.pixels.dtype == np.uint8:
-        return new
-    colours = before.pixels if before.pixels.ndim == 2 else before.pixels[..., : 1 if grey else 3].squeeze()
-    colours = colours.reshape(new.shape)
-    step = new.astype(np.int32) - _to_8_bits(colours)
-    return np.clip(colours.astype(np.int32) + step * _UINT16_STEP, 0, 65535).astype(np.uint16)
-
-
 # Writing
 
 
@@ -554,10 +405,14 @@ def write_still(
         if not fused.patches and target == still.format:
             shutil.copyfile(still.path, path)
             return ()
+        if target == "HEIF":
+            register_heic(still.path)
         pixels = merged_pixels(fused, still.extras.icc)
         mode = fused.frame.native.mode
-        pixels, mode, messages = _fit_to_format(pixels, mode, target, still.extras.icc)
-        path.write_bytes(_encoded(pixels, mode, target, still, quality))
+        pixels, mode, messages = fit_to_format(pixels, mode, target, still.extras.icc)
+        extras = still.extras if mode == fused.frame.native.mode else without_profile(still.extras)
+        same = target == still.format
+        path.write_bytes(encode_picture(pixels, mode, target, extras, same_format=same, quality=quality))
     except InputError as err:
         raise OutputError(path, err.reason) from err
     except OSError as err:
@@ -581,226 +436,3 @@ def format_for(path: Path, still: Still) -> str:
     raise UsageError(
         f"cannot write a picture as '{ending}'; endings that work: {', '.join(FORMAT_OF_ENDING)}"
     )
-
-
-def _fit_to_format(
-    pixels: Pixels, mode: str, target: str, icc: bytes | None
-) -> tuple[Pixels, str, tuple[str, ...]]:
-    """Give up what a format cannot hold, and say so."""
-    messages = []
-    if pixels.dtype == np.uint16 and target not in ("PNG", "TIFF"):
-        pixels = _to_8_bits(pixels)
-        messages.append(f"16 bits a channel became 8: {target} holds no more")
-    if mode == "CMYK" and target not in ("JPEG", "TIFF"):
-        pixels, mode = _cmyk_to_rgb(_to_8_bits(pixels), icc), "RGB"
-        messages.append(f"CMYK became RGB: {target} holds no CMYK")
-    if mode in ("LA", "RGBA") and target in ("JPEG", "BMP"):
-        pixels, mode = pixels[..., :-1].squeeze(-1) if mode == "LA" else pixels[..., :3], mode[:-1]
-        messages.append(f"opacity dropped: {target} holds none")
-    if mode == "LA" and (target in ("WEBP", "AVIF", "GIF", "HEIF") or pixels.dtype == np.uint16):
-        pixels, mode = pixels[..., [0, 0, 0, 1]], "RGBA"
-    compact: Pixels = np.ascontiguousarray(pixels)
-    return compact, mode, tuple(messages)
-
-
-def _picture_of(pixels: Pixels, mode: str) -> Image.Image:
-    if pixels.dtype == np.uint16:
-        return Image.fromarray(pixels)
-    height, width = pixels.shape[:2]
-    return Image.frombuffer(mode, (width, height), np.ascontiguousarray(pixels), "raw", mode, 0, 1)
-
-
-def _encoded(pixels: Pixels, mode: str, target: str, still: Still, quality: int | None) -> bytes:
-    extras = still.extras
-    if mode != "CMYK" and fused_from_cmyk(still):
-        extras = _without_profile(extras)
-    if target == "PNG":
-        return _encoded_png(pixels, mode, extras)
-    if target == "TIFF" and pixels.dtype == np.uint16 and pixels.ndim == 3:
-        return _encoded_tiff_16(pixels, extras)
-    if target == "HEIF":
-        _register_heic(still.path)
-    options = _SAVE_OPTIONS.get(target, _no_options)(extras, target == still.format, quality)
-    buffer = io.BytesIO()
-    picture = _picture_of(pixels, mode)
-    if target == "GIF" and mode == "RGB":
-        picture = picture.quantize(256, method=Image.Quantize.MEDIANCUT)
-    picture.save(buffer, target, **{key: value for key, value in options.items() if value is not None})
-    return buffer.getvalue()
-
-
-def fused_from_cmyk(still: Still) -> bool:
-    """Whether the picture's colour profile is one for CMYK."""
-    return bool(still.frame.native.mode == "CMYK")
-
-
-def _without_profile(extras: Extras) -> Extras:
-    return Extras(exif=extras.exif, xmp=extras.xmp, dpi=extras.dpi, comment=extras.comment)
-
-
-def _encoded_png(pixels: Pixels, mode: str, extras: Extras) -> bytes:
-    if pixels.dtype == np.uint16:
-        bgr = (
-            pixels
-            if pixels.ndim == 2
-            else _recoloured(pixels, cv2.COLOR_RGB2BGR if mode == "RGB" else cv2.COLOR_RGBA2BGRA)
-        )
-        ok, encoded = cv2.imencode(".png", bgr)
-        if not ok:
-            raise ValueError("16-bit PNG")
-        png = encoded.tobytes()
-    else:
-        buffer = io.BytesIO()
-        _picture_of(pixels, mode).save(buffer, "PNG")
-        png = buffer.getvalue()
-    chunks = extras.png_chunks
-    if chunks is None:
-        chunks = tuple(png_chunks(exif=extras.exif, icc=extras.icc, xmp=extras.xmp, dpi=extras.dpi))
-    return with_png_chunks(png, list(chunks))
-
-
-def _encoded_tiff_16(pixels: Pixels, extras: Extras) -> bytes:
-    """A deflated 16-bit TIFF of one strip: Pillow writes 16 bits only in grey."""
-    height, width, channels = pixels.shape
-    # Differences along the row (predictor 2) halve the size of photographs.
-    differences = pixels.copy()
-    differences[:, 1:] -= pixels[:, :-1]
-    strip = zlib.compress(differences.astype("<u2").tobytes(), 6)
-    dpi = extras.dpi or (72.0, 72.0)
-    tags: list[tuple[int, int, Any]] = [
-        (256, 4, [width]),
-        (257, 4, [height]),
-        (258, 3, [16] * channels),
-        (259, 3, [8]),
-        (262, 3, [2]),
-        (273, 4, [0]),
-        (274, 3, [1]),
-        (277, 3, [channels]),
-        (278, 4, [height]),
-        (279, 4, [len(strip)]),
-        (282, 5, [round(dpi[0] * 1000), 1000]),
-        (283, 5, [round(dpi[1] * 1000), 1000]),
-        (284, 3, [1]),
-        (296, 3, [2]),
-        (317, 3, [2]),
-    ]
-    if channels == 4:
-        tags.append((338, 3, [2]))
-    if extras.xmp:
-        tags.append((700, 1, extras.xmp))
-    if extras.icc:
-        tags.append((34675, 7, extras.icc))
-    return _tiff_file(sorted(tags), strip)
-
-
-def _tiff_file(tags: list[tuple[int, int, Any]], strip: bytes) -> bytes:
-    packing = {3: "H", 4: "I", 5: "I"}
-    directory_end = 8 + 2 + 12 * len(tags) + 4
-    values = b""
-    entries = b""
-    strip_entry = 0
-    for tag, kind, value in tags:
-        data = (
-            bytes(value) if isinstance(value, bytes) else struct.pack(f"<{len(value)}{packing[kind]}", *value)
-        )
-        count = len(value) // 2 if kind == 5 else len(value)
-        if tag == 273:
-            strip_entry = len(entries) + 8
-        if len(data) > 4:
-            place = struct.pack("<I", directory_end + len(values))
-            values += data + b"\0" * (len(data) % 2)
-        else:
-            place = data.ljust(4, b"\0")
-        entries += struct.pack("<HHI", tag, kind, count) + place
-    offset = struct.pack("<I", directory_end + len(values))
-    entries = entries[:strip_entry] + offset + entries[strip_entry + 4 :]
-    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + b"\0\0\0\0" + values + strip
-
-
-def _prefixed(exif: bytes | None) -> bytes | None:
-    return EXIF_PREFIX + exif if exif else None
-
-
-def _jpeg_options(extras: Extras, same: bool, quality: int | None) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "exif": _prefixed(extras.exif),
-        "icc_profile": extras.icc,
-        "xmp": extras.xmp,
-        "dpi": tuple(round(value) for value in extras.dpi) if extras.dpi else None,
-        "comment": extras.comment,
-        "progressive": extras.progressive or None,
-    }
-    tables_usable = 1 <= len(extras.jpeg_tables) <= 4 and all(
-        max(table) <= 255 for table in extras.jpeg_tables
-    )
-    if same and quality is None and tables_usable:
-        options["qtables"] = [list(table) for table in extras.jpeg_tables]
-        options["subsampling"] = extras.jpeg_subsampling if extras.jpeg_subsampling >= 0 else None
-    else:
-        options["quality"] = _DEFAULT_QUALITY["JPEG"] if quality is None else max(quality, 1)
-        options["subsampling"] = 0 if options["quality"] >= 90 else None
-    return options
-
-
-def _webp_options(extras: Extras, same: bool, quality: int | None) -> dict[str, Any]:
-    return {
-        "exif": extras.exif,
-        "icc_profile": extras.icc,
-        "xmp": extras.xmp,
-        "lossless": (same and extras.lossless and quality is None) or None,
-        "quality": _DEFAULT_QUALITY["WEBP"] if quality is None else quality,
-        "exact": True,
-        "method": 4,
-    }
-
-
-def _avif_options(extras: Extras, same: bool, quality: int | None) -> dict[str, Any]:
-    return {
-        "exif": extras.exif,
-        "icc_profile": extras.icc,
-        "xmp": extras.xmp,
-        "quality": _DEFAULT_QUALITY["AVIF"] if quality is None else quality,
-        "speed": 8,
-    }
-
-
-def _heif_options(extras: Extras, same: bool, quality: int | None) -> dict[str, Any]:
-    return {
-        "exif": _prefixed(extras.exif),
-        "icc_profile": extras.icc,
-        "xmp": extras.xmp,
-        "quality": _DEFAULT_QUALITY["HEIF"] if quality is None else quality,
-    }
-
-
-def _tiff_options(extras: Extras, same: bool, quality: int | None) -> dict[str, Any]:
-    lossless = {
-        "raw": None,
-        "tiff_lzw": "tiff_lzw",
-        "packbits": "packbits",
-        "tiff_adobe_deflate": "tiff_adobe_deflate",
-    }
-    return {
-        "exif": _prefixed(extras.exif),
-        "icc_profile": extras.icc,
-        "dpi": extras.dpi,
-        "compression": lossless.get(extras.tiff_compression or "", "tiff_lzw") if same else "tiff_lzw",
-    }
-
-
-def _bmp_options(extras: Extras, same: bool, quality: int | None) -> dict[str, Any]:
-    return {"dpi": extras.dpi}
-
-
-def _no_options(extras: Extras, same: bool, quality: int | None) -> dict[str, Any]:
-    return {}
-
-
-_SAVE_OPTIONS: Final = {
-    "JPEG": _jpeg_options,
-    "WEBP": _webp_options,
-    "AVIF": _avif_options,
-    "HEIF": _heif_options,
-    "TIFF": _tiff_options,
-    "BMP": _bmp_options,
-}

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 from PIL import Image, ImageCms, JpegImagePlugin
 
-from edge.stills import MAX_PIXELS, NativePicture, Still, read_still, write_still
+from edge.picture_pixels import NativePicture
+from edge.stills import MAX_PIXELS, Still, read_still, write_still
 from shared.errors import InputError, OutputError, UsageError
 from shared.frames import FusedFrame
 from tests.edge.media_makers import patch_mask, picture, unchanged, with_patch
