@@ -17,8 +17,8 @@ from shared.timing import StageClock
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
 
-_QUEUE_FRAMES = 3
-"""Enough to keep two cores busy; 13 frames in flight are 120 MB at 1080p."""
+_QUEUE_FRAMES = 2
+"""Enough to keep two cores busy; the ten frames in flight are 120 MB at 1080p."""
 _POLL_S = 0.1
 
 
