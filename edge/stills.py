@@ -1,8 +1,8 @@
 """Still pictures: in with everything they hold, out with only the changed pixels changed.
 
 A picture without a patch is copied byte for byte where the format stays, the only way to leave a JPEG as it
-was. Otherwise the changed pixels are written into the native picture (`edge.picture_pixels`). A palette picture
-becomes RGB, because new colours do not fit its palette.
+was. Otherwise the changed pixels are written into the native picture (`edge.picture_pixels`). A palette
+picture becomes RGB, because new colours do not fit its palette.
 
 JPEG is encoded with the quantisation tables and subsampling of the input, so it loses no more than it had.
 Pictures stand upright when they come out, and their orientation tag says so.

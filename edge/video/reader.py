@@ -29,6 +29,7 @@ from av.video.frame import VideoFrame
 from av.video.reformatter import VideoReformatter
 from av.video.stream import VideoStream
 
+from edge.video.hdr import HdrMetadata, hdr_of
 from edge.video.pixels import BgrConverter, matrix_of, planar_twin, range_of
 from edge.video.turning import Turn, Turner, turn_of
 from shared.errors import InputError, UsageError
@@ -86,6 +87,7 @@ class VideoInfo:
         colour_transfer: AVColorTransferCharacteristic number.
         colour_matrix: AVColorSpace number.
         interlaced: The frames hold two fields.
+        hdr: Static HDR metadata.
         format: FFmpeg's name of the container format.
     """
 
@@ -104,6 +106,7 @@ class VideoInfo:
     colour_transfer: int
     colour_matrix: int
     interlaced: bool
+    hdr: HdrMetadata
     format: str
 
 
@@ -310,6 +313,7 @@ class VideoReader:
             colour_transfer=int(first.color_trc),
             colour_matrix=int(first.colorspace),
             interlaced=first.interlaced_frame,
+            hdr=hdr_of(first),
             format=self._container.format.name,
         )
 
