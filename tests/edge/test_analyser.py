@@ -214,6 +214,19 @@ def test_after_a_large_move_the_crop_is_laid_anew(samples: Path) -> None:
     assert np.hypot(*error[:, :2].T).mean() < 0.02 * inter_ocular(still.landmarks)
 
 
+def test_landmarks_thrown_off_for_a_frame_are_put_back_within_it(
+    smile: list[Frame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analyser = FaceAnalyser(POOL)
+    (before,) = analyser.analyse(smile[0])
+    thrown = MeshFit(before.landmarks + np.array([25, 10, 0], np.float32), 0.5)
+    monkeypatch.setattr(FaceAnalyser, "_fit_cached", lambda *_: thrown)
+    (after,) = analyser.analyse(smile[1])
+    assert (after.track_id, after.restarted) == (0, False)
+    assert after.presence > 8
+    assert np.abs(after.landmarks - before.landmarks).max() < 0.2 * inter_ocular(before.landmarks)
+
+
 def test_a_doubtful_track_the_detector_never_confirms_is_given_up(
     smile: list[Frame], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -193,6 +193,18 @@ def test_a_moving_face_does_not_lag_much(still: MeshLandmarks, fps: int) -> None
         assert np.abs(smooth - raw).max() < 0.13 * iod
 
 
+def test_a_slow_point_of_a_moving_face_follows_with_the_others(still: MeshLandmarks) -> None:
+    smoother = LandmarkSmoother()
+    share = np.ones((len(still), 1), np.float32)
+    share[:10] = 0.1  # points near the axis of a turn
+    step = 0.05 * inter_ocular(still)
+    for i in range(20):
+        raw = still + share * np.array([i * step, 0, 0], np.float32)
+        smooth = smoother.smooth(raw, i / 30)
+    lag = np.abs(smooth - raw)[:, 0]
+    assert lag[:10].max() < 0.25 * lag[10:].max()
+
+
 def test_after_a_reset_nothing_is_remembered(still: MeshLandmarks) -> None:
     smoother = LandmarkSmoother()
     smoother.smooth(still, 0.0)
