@@ -29,6 +29,7 @@ class Extras:
         xmp: XMP packet.
         dpi: Resolution across and down.
         comment: JPEG comment.
+        photoshop: JPEG segment of Photoshop's resources, IPTC captions among them.
         png_chunks: Chunks of a PNG file; None where the file is none.
         jpeg_tables: Quantisation tables of a JPEG file.
         jpeg_subsampling: Pillow's number of the chroma subsampling; -1 unknown.
@@ -42,6 +43,7 @@ class Extras:
     xmp: bytes | None = None
     dpi: tuple[float, float] | None = None
     comment: bytes | None = None
+    photoshop: bytes | None = None
     png_chunks: tuple[tuple[bytes, bytes], ...] | None = None
     jpeg_tables: tuple[tuple[int, ...], ...] = ()
     jpeg_subsampling: int = -1
@@ -171,6 +173,7 @@ def _jpeg_options(extras: Extras, same: bool, quality: int | None) -> dict[str, 
         "xmp": extras.xmp,
         "dpi": tuple(round(value) for value in extras.dpi) if extras.dpi else None,
         "comment": extras.comment,
+        "extra": extras.photoshop,
         "progressive": extras.progressive or None,
     }
     tables_usable = 1 <= len(extras.jpeg_tables) <= 4 and all(

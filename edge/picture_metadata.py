@@ -19,6 +19,7 @@ _ORIENTATION = 0x0112
 _THUMBNAIL_OFFSET = 0x0201
 _THUMBNAIL_LENGTH = 0x0202
 _SHORT = 3
+_PHOTOSHOP_THUMBNAILS = (1033, 1036)
 # Chunks that describe the pixels' colours or the picture as a whole, and fit any pixel format.
 _KEPT_PNG_CHUNKS = frozenset(
     {
@@ -130,6 +131,28 @@ def upright_xmp(raw: bytes | None) -> bytes | None:
     packet = re.sub(rb'(tiff:Orientation\s*=\s*["\'])\d+', rb"\g<1>1", raw)
     packet = re.sub(rb"(<tiff:Orientation>)\s*\d+", rb"\g<1>1", packet)
     return re.sub(rb"<(xmp|xap):Thumbnails\b.*?</\1:Thumbnails>", b"", packet, flags=re.S)
+
+
+def photoshop_segment(resources: object) -> bytes:
+    """The JPEG segment of Photoshop's resources (captions and credits among them) without their thumbnails.
+
+    Args:
+        resources: Resource number to content, as Pillow gives it.
+
+    Returns:
+        The whole segment with its marker; empty where nothing is left or it would not fit one segment.
+    """
+    if not isinstance(resources, dict):
+        return b""
+    blocks = b"".join(
+        b"8BIM" + struct.pack(">HHI", number, 0, len(content)) + content + b"\0" * (len(content) % 2)
+        for number, content in resources.items()
+        if isinstance(content, bytes) and number not in _PHOTOSHOP_THUMBNAILS
+    )
+    payload = b"Photoshop 3.0\0" + blocks
+    if not blocks or len(payload) > 0xFFFF - 2:
+        return b""
+    return b"\xff\xed" + struct.pack(">H", len(payload) + 2) + payload
 
 
 def kept_png_chunks(data: bytes) -> list[tuple[bytes, bytes]]:

@@ -38,7 +38,13 @@ from PIL import (
 
 from edge.outputs import output_reason
 from edge.picture_encoding import Extras, encode_picture, without_profile
-from edge.picture_metadata import exif_orientation, kept_png_chunks, upright_exif, upright_xmp
+from edge.picture_metadata import (
+    exif_orientation,
+    kept_png_chunks,
+    photoshop_segment,
+    upright_exif,
+    upright_xmp,
+)
 from edge.picture_pixels import NativePicture, Pixels, fit_to_format, merged_pixels, recoloured, working_copy
 from shared.errors import InputError, OutputError, UsageError
 from shared.frames import Frame, FusedFrame
@@ -257,6 +263,7 @@ def _extras(path: Path, picture: Image.Image, exif: bytes | None, *, swapped: bo
         if isinstance(dpi, tuple) and len(dpi) == 2 and min(dpi) > 0
         else None,
         comment=comment if isinstance(comment, bytes) else None,
+        photoshop=photoshop_segment(info.get("photoshop")) or None,
         png_chunks=tuple(kept_png_chunks(path.read_bytes())) if picture.format == "PNG" else None,
         jpeg_tables=tables,
         jpeg_subsampling=subsampling,

@@ -100,6 +100,22 @@ def test_the_exif_thumbnail_is_dropped_because_it_shows_the_old_face(tmp_path: P
     assert b"THUMBNAIL" not in (tmp_path / "out.jpg").read_bytes()
 
 
+def test_captions_of_a_jpeg_come_along_without_their_thumbnail(tmp_path: Path) -> None:
+    resources = {1028: b"\x1c\x02\x78\0\x07caption", 1036: b"OLDFACE" * 9}
+    blocks = b"".join(
+        b"8BIM" + struct.pack(">HHI", number, 0, len(data)) + data + b"\0" * (len(data) % 2)
+        for number, data in resources.items()
+    )
+    payload = b"Photoshop 3.0\0" + blocks
+    segment = b"\xff\xed" + struct.pack(">H", len(payload) + 2) + payload
+    Image.fromarray(RGB).save(tmp_path / "in.jpg", extra=segment)
+    fused_and_written(tmp_path / "in.jpg", tmp_path / "out.jpg")
+    written = (tmp_path / "out.jpg").read_bytes()
+    assert b"OLDFACE" in (tmp_path / "in.jpg").read_bytes()
+    assert b"caption" in written
+    assert b"OLDFACE" not in written
+
+
 def test_xmp_comes_along_upright_and_without_its_thumbnails(tmp_path: Path) -> None:
     xmp = (
         b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6" dc:title="kept">'
