@@ -122,8 +122,6 @@ class OcclusionModel:
             How freely each texel is seen, shape ``(64, 64)``, 0..1.
         """
         look = look_of(seen)
-        if self._frames % _SKIN_EVERY == 0:
-            self._judge_skin(look, facing, first=self._frames == 0)
         first = self._mean is None
         if self._mean is None:
             self._start(look, facing)
@@ -133,6 +131,8 @@ class OcclusionModel:
             hidden = np.maximum(hidden, self._covered)
         rate = np.where(hidden > self._hidden, 1.0 if first else _ATTACK, _RELEASE).astype(np.float32)
         self._hidden += rate * (hidden - self._hidden)
+        if self._frames % _SKIN_EVERY == 0:
+            self._judge_skin(look, facing, first=first)
         if presence > _LEARN_PRESENCE:
             self._learn(look, settled=presence > _PROVEN_PRESENCE)
         self._frames += 1
@@ -219,4 +219,6 @@ class OcclusionModel:
         far = (np.sqrt((z * z).sum(2) / 3) > _SKIN_LIMIT) & self._skin
         mask = cv2.morphologyEx(far.astype(np.uint8), cv2.MORPH_OPEN, _ellipse(3))
         foreign = cv2.GaussianBlur(cv2.dilate(mask, _ellipse(3)).astype(np.float32), (0, 0), 1.2)
-        self._foreign += np.float32(1.0 if first else _SKIN_RATE) * (foreign - self._foreign)
+        # What passes in front is hidden by itself; remembered here too, it would leave a ghost behind.
+        judged = np.float32(1.0) if first else _SKIN_RATE * (self._hidden < 0.3).astype(np.float32)
+        self._foreign += judged * (foreign - self._foreign)
