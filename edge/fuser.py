@@ -11,7 +11,7 @@ from shared.timing import StageClock
 PreparedT = TypeVar("PreparedT")
 
 _FORGET_AFTER_S = 10.0
-"""A track not seen for so long takes its caches with it."""
+"""A track not fused for so long takes its caches with it."""
 
 
 class FrameFuser(Generic[PreparedT]):
@@ -32,6 +32,7 @@ class FrameFuser(Generic[PreparedT]):
 
     def fuse(self, frame: Frame, faces: Sequence[TrackedFace]) -> FusedFrame:
         """Write the fused faces into the frame's working copy."""
+        self._forget(frame.time_s, faces)
         chosen = [face for face in faces if face.pair is not None]
         if not chosen:
             return FusedFrame(frame)
@@ -39,7 +40,6 @@ class FrameFuser(Generic[PreparedT]):
             # A nearer face is larger and hides the others: it comes last.
             chosen.sort(key=lambda face: float(face.xyxy[2] - face.xyxy[0]))
             patches = [patch for face in chosen if (patch := self._fuse_one(frame, face)) is not None]
-        self._forget(frame.time_s)
         return FusedFrame(frame, tuple(patches))
 
     def _fuse_one(self, frame: Frame, face: TrackedFace) -> Patch | None:
@@ -55,7 +55,13 @@ class FrameFuser(Generic[PreparedT]):
             frame.image[patch.y : patch.y + height, patch.x : patch.x + width] = patch.image
         return patch
 
-    def _forget(self, now_s: float) -> None:
-        gone = [key for key, seen_s in self._last_seen_s.items() if now_s - seen_s > _FORGET_AFTER_S]
+    def _forget(self, now_s: float, faces: Sequence[TrackedFace]) -> None:
+        """Drop what is known of tracks that begin anew, chosen or not, and of those not fused for long."""
+        anew = {face.track_id for face in faces if face.restarted}
+        gone = [
+            key
+            for key, seen_s in self._last_seen_s.items()
+            if key[0] in anew or now_s - seen_s > _FORGET_AFTER_S
+        ]
         for key in gone:
             del self._tracks[key], self._last_seen_s[key]

@@ -37,17 +37,23 @@ class _Stage(threading.Thread, Generic[InT, OutT]):
         items: What comes in.
         work: What is done to it.
         halt: Set when any stage has failed or the user stops.
+        errors: Where a failure is put, behind those that were first.
     """
 
     def __init__(
-        self, name: str, items: Iterable[InT], work: Callable[[InT], OutT], halt: threading.Event
+        self,
+        name: str,
+        items: Iterable[InT],
+        work: Callable[[InT], OutT],
+        halt: threading.Event,
+        errors: list[BaseException],
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._items = items
         self._work = work
         self._halt = halt
+        self._errors = errors
         self._out: queue.Queue[OutT | _End] = queue.Queue(_QUEUE_FRAMES)
-        self.error: BaseException | None = None
 
     def run(self) -> None:
         """Work until the items end, something fails or all shall halt."""
@@ -56,7 +62,7 @@ class _Stage(threading.Thread, Generic[InT, OutT]):
                 if not self._put(self._work(item)):
                     return
         except BaseException as err:  # handed to the caller's thread, which raises it
-            self.error = err
+            self._errors.append(err)
             self._halt.set()
         finally:
             self._put(_END)
@@ -106,9 +112,10 @@ def run_stream(
         Exception: Whatever a stage raised first.
     """
     halt = threading.Event()
-    decoder = _Stage("decode", _timed(frames, clock), lambda frame: frame, halt)
-    analyser = _Stage("analyse", decoder.results(), lambda frame: (frame, analyse(frame)), halt)
-    fuser = _Stage("fuse", analyser.results(), lambda both: fuse(*both), halt)
+    errors: list[BaseException] = []
+    decoder = _Stage("decode", _timed(frames, clock), lambda frame: frame, halt, errors)
+    analyser = _Stage("analyse", decoder.results(), lambda frame: (frame, analyse(frame)), halt, errors)
+    fuser = _Stage("fuse", analyser.results(), lambda both: fuse(*both), halt, errors)
     stages = (decoder, analyser, fuser)
     for stage in stages:
         stage.start()
@@ -122,9 +129,8 @@ def run_stream(
         halt.set()
         for stage in stages:
             stage.join()
-    for stage in stages:
-        if stage.error is not None:
-            raise stage.error
+    if errors:
+        raise errors[0]
     if stop.is_set():
         raise InterruptedJobError("stopped by the user; the open output is removed")
 
