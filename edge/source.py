@@ -199,8 +199,10 @@ def _choose(path: Path, faces: Sequence[TrackedFace], which: int | None, role: R
         )
     from_left = sorted(faces, key=lambda f: float(f.xyxy[0] + f.xyxy[2]))
     if which is not None:
-        if which > len(faces):
-            raise SourceError(f"source {path}: --source-face {which}, but it shows {len(faces)}", path=path)
+        if not 1 <= which <= len(faces):
+            raise SourceError(
+                f"source {path}: --source-face {which}, but it shows {len(faces)}, counted from 1", path=path
+            )
         return from_left[which - 1]
     largest = max(float(f.xyxy[2] - f.xyxy[0]) for f in faces)
     near = [f for f in faces if float(f.xyxy[2] - f.xyxy[0]) >= _BACKGROUND_FACE * largest]
