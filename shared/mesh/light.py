@@ -17,6 +17,9 @@ from shared.mesh.uvgrid import GRID, face_regions
 _EMA = 0.3
 _CHROMA_TEXELS = 75
 """Blotches up to about this size count as coloured detail; larger ones are the light field's."""
+_SHADING_SIGMA = 1.6
+"""Texels of the grid; finer detail than this is matched by the contrast."""
+_LEAST_SHADING = 0.35
 _WIDE = 16
 """Side of the coarse grid that fills in where little skin is seen."""
 _SEEN_ENOUGH = 0.15
@@ -84,6 +87,17 @@ def _contrast(target: Floats, source: Floats, t_low: Floats, s_low: Floats, weig
     return np.clip(np.sqrt(detail * level), 0.45, 1.3).astype(np.float32)
 
 
+def _band(detail: Floats) -> Floats:
+    """Light and dark of the detail, without its finest part, shape ``(64, 64, 1)``."""
+    return cv2.GaussianBlur(detail.mean(2), (0, 0), _SHADING_SIGMA)[..., None]
+
+
+def _strength(band: Floats, weight: Floats) -> float:
+    """How far the band usually swings; a strand of hair or a nostril does not count."""
+    swings = np.abs(band[..., 0][weight > 0.5])
+    return float(np.percentile(swings, 70)) if swings.size > 20 else 0.0
+
+
 def _chroma_rms(detail: Floats, weight: Floats) -> float:
     colour = detail - detail.mean(2, keepdims=True)
     return float(np.sqrt(((colour**2).sum(2) * weight).sum() / max(float(weight.sum()), 1e-3)))
@@ -98,6 +112,8 @@ class LightField:
 
     def __init__(self, source: PreparedSource) -> None:
         self._source = source
+        whole = face_regions().skin * source.grid_valid
+        self._shading = _band(source.grid_texture - masked_lowpass(source.grid_texture, whole))
         self._state: LightState | None = None
 
     def update(self, target: Floats, visible: Floats) -> LightState:
@@ -117,13 +133,23 @@ class LightField:
         t_low, s_low = low[..., :3], low[..., 3:]
         inner = regions.inner * visible * self._source.grid_valid
         gain = _contrast(target, source, t_low, s_low, inner)
-        field = t_low - gain * s_low
+        field = t_low - gain * s_low - self._folds(target - t_low, gain, regions.cheeks * mask)
         if self._state is None:
             self._state = LightState(gain, field, self._chroma(target - t_low, source - s_low, gain, mask))
         else:
             self._state.gain += np.float32(_EMA) * (gain - self._state.gain)
             self._state.field += np.float32(_EMA) * (field - self._state.field)
         return self._state
+
+    def _folds(self, detail: Floats, gain: Floats, weight: Floats) -> Floats:
+        """How much of the source's own shading is too much for the target, shape ``(64, 64, 1)``.
+
+        Folds of a smile and lamp-lit cheeks lie between the light field and fine detail. Where the target
+        shows less of that band, the source's is brought down to it.
+        """
+        own = _band(detail)
+        share = _strength(own, weight) / max(_strength(self._shading, weight) * float(gain.mean()), 1e-3)
+        return (1 - min(max(share, _LEAST_SHADING), 1.0)) * gain.mean() * self._shading
 
     @staticmethod
     def _chroma(target_detail: Floats, source_detail: Floats, gain: Floats, mask: Floats) -> float:

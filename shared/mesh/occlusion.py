@@ -18,16 +18,22 @@ from shared.mesh.uvgrid import GRID, face_regions
 
 # Lab and the two slopes of L (scaled by 1/4). Starting and smallest standard deviations, per channel.
 _START_STD = np.array([12, 4, 4, 7, 7], np.float32)
-_FLOOR_STD = np.array([9, 3, 3, 5, 5], np.float32)
+_FLOOR_STD = np.array([8, 2.7, 2.7, 4.2, 4.2], np.float32)
 # Before anything is learned, skin may differ from the prior by this much.
 _PRIOR_STD = np.array([28, 9, 9, 20, 20], np.float32)
 _SLOWEST_RATE = 0.04
 _LEARN_PRESENCE = 8.0
 """Below this logit something covers the face: nothing is learned."""
+_PRESENCE_ALERT, _PRESENCE_DROP = 0.75, 6.0
+"""Below this part of its usual logit a face may be covered; so much further down it surely is."""
+_PRESENCE_RATE = 0.025
+_ALERT, _STAY = 0.35, 0.35
+"""How much a sure cover lowers the threshold, and how much more where a texel was hidden already."""
 _SLOPE_CAP = 5.0
 _FEATURE_SLACK = 1.3
 """Eyes, brows and lips move: they may depart this much more."""
-_THRESHOLD = (1.5, 2.3)
+_THRESHOLD = 1.9
+"""Departure in standard deviations at which a texel counts as hidden."""
 _SMALLEST_BLOB = 45
 _ATTACK, _RELEASE = 0.8, 0.35
 _PROVEN_PRESENCE = 14.0
@@ -39,9 +45,11 @@ face that was doubted once must reach the higher value to be believed."""
 _MOUTH_GONE = 0.12
 _DOUBTED_PRESENCE = 11.0
 _FRAMES_TO_SETTLE = 3
-_SKIN_EVERY = 8
-_SKIN_LIMIT = 3.6
-_SKIN_RATE = 0.35
+_SKIN_EVERY = 4
+_SKIN_FLOOR = (14, 3, 3)
+_SKIN_LIMITS = (3.2, 4.5, 4.0)
+"""Standard deviations darker, brighter or otherwise coloured than the cheeks, beyond which it is no skin."""
+_SKIN_RATE = 0.5
 
 
 def _ellipse(side: int) -> npt.NDArray[np.uint8]:
@@ -96,11 +104,14 @@ class OcclusionModel:
         self._tolerance = (1 + _FEATURE_SLACK * cv2.GaussianBlur(self._features, (0, 0), 1))[..., None]
         self._skin = regions.skin > 0
         self._sure = regions.cheeks > 0
+        columns = np.abs(np.arange(GRID) + 0.5 - GRID / 2) < 0.14 * GRID
+        self._middle = self._sure & columns[None]
         self._checked = (regions.face > 0).astype(np.uint8)
         self._mean: Floats | None = None
         self._hidden = np.zeros((GRID, GRID), np.float32)
         self._foreign = np.zeros((GRID, GRID), np.float32)
         self._covered = np.zeros((GRID, GRID), np.float32)
+        self._usual_presence = 0.0
         self._seen_whole = 0
         self._doubted = False
         self._frames = 0
@@ -125,7 +136,9 @@ class OcclusionModel:
         first = self._mean is None
         if self._mean is None:
             self._start(look, facing)
-        hidden = self._departure(look, facing)
+        alert = (_PRESENCE_ALERT * self._usual_presence - presence) / _PRESENCE_DROP
+        alert = min(max(alert, 0.0), 1.0)
+        hidden = self._departure(look, facing, alert)
         if self._seen_whole < _FRAMES_TO_SETTLE:
             self._covered = self._cover_at_start(seen, presence)
             hidden = np.maximum(hidden, self._covered)
@@ -133,8 +146,10 @@ class OcclusionModel:
         self._hidden += rate * (hidden - self._hidden)
         if self._frames % _SKIN_EVERY == 0:
             self._judge_skin(look, facing, first=first)
-        if presence > _LEARN_PRESENCE:
+        if presence > _LEARN_PRESENCE and alert < 0.3:
             self._learn(look, settled=presence > _PROVEN_PRESENCE)
+        rising = 0.5 if presence > self._usual_presence else _PRESENCE_RATE
+        self._usual_presence += rising * (presence - self._usual_presence)
         self._frames += 1
         return (1 - self._hidden) * (1 - self._foreign)
 
@@ -154,8 +169,8 @@ class OcclusionModel:
         self._variance = np.where(feature, _START_STD, _PRIOR_STD).astype(np.float32) ** 2
         self._samples = np.zeros((GRID, GRID, 1), np.float32)
 
-    def _departure(self, look: Floats, facing: Floats) -> Floats:
-        """How hidden each texel looks on this frame alone, 0..1."""
+    def _departure(self, look: Floats, facing: Floats, alert: float) -> Floats:
+        """How hidden each texel looks on this frame alone, 0..1; ``alert`` 0..1 lowers what it takes."""
         assert self._mean is not None
         off = look - self._mean
         clean = self._skin & (self._hidden < 0.15) & (facing > 0.5)
@@ -166,9 +181,9 @@ class OcclusionModel:
         slope = np.minimum(off[..., 3:], _SLOPE_CAP**2).sum(2) / 4
         distance = np.sqrt(off[..., :3].sum(2) / 3 + slope) / self._tolerance[..., 0]
         distance = cv2.GaussianBlur(distance, (0, 0), 1.2)
-        low, high = _THRESHOLD
-        strength = np.clip((distance - low) / (high - low), 0, 1)
-        mask = ((strength > 0.5).astype(np.uint8)) & self._checked
+        # While something covers the face, what was hidden a moment ago is given up less easily.
+        stay = np.where(self._hidden > 0.5, np.float32(1 - _STAY * min(1.0, 3 * alert)), np.float32(1))
+        mask = ((distance > _THRESHOLD * (1 - _ALERT * alert) * stay).astype(np.uint8)) & self._checked
         mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, _ellipse(3))
         mask = _blobs(cv2.morphologyEx(mask, cv2.MORPH_CLOSE, _ellipse(9)))
         if not mask.any():
@@ -210,14 +225,18 @@ class OcclusionModel:
 
     def _judge_skin(self, look: Floats, facing: Floats, *, first: bool) -> None:
         """Hair and frames inside the oval: not of the colour of this person's skin."""
-        sure = look[self._sure & (facing > 0.3) & (self._hidden < 0.3)][:, :3]
-        if len(sure) < 50:
+        sure = look[self._middle & (facing > 0.3) & (self._hidden < 0.3)][:, :3]
+        if len(sure) < 30:
             return
         middle = np.median(sure, axis=0)
-        spread = np.maximum(np.median(np.abs(sure - middle), axis=0) * 1.4826, (9, 3, 3))
+        spread = np.maximum(np.median(np.abs(sure - middle), axis=0) * 1.4826, _SKIN_FLOOR)
         z = (look[..., :3] - middle) / spread
-        far = (np.sqrt((z * z).sum(2) / 3) > _SKIN_LIMIT) & self._skin
-        mask = cv2.morphologyEx(far.astype(np.uint8), cv2.MORPH_OPEN, _ellipse(3))
+        chroma = np.hypot(z[..., 1], z[..., 2])
+        dark, bright, coloured = _SKIN_LIMITS
+        far = np.maximum.reduce([-z[..., 0] / dark, z[..., 0] / bright, chroma / coloured]) > 1
+        # Hair that hangs over a brow hangs beside it too.
+        far = cv2.morphologyEx((far & self._skin).astype(np.uint8), cv2.MORPH_CLOSE, _ellipse(7))
+        mask = cv2.morphologyEx(far & self._checked, cv2.MORPH_OPEN, _ellipse(3))
         foreign = cv2.GaussianBlur(cv2.dilate(mask, _ellipse(3)).astype(np.float32), (0, 0), 1.2)
         # What passes in front is hidden by itself; remembered here too, it would leave a ghost behind.
         judged = np.float32(1.0) if first else _SKIN_RATE * (self._hidden < 0.3).astype(np.float32)
