@@ -77,6 +77,8 @@ def _claim(path: Path, final: Path) -> Path:
         final.parent.mkdir(parents=True, exist_ok=True)
         if final.is_dir():
             raise OutputError(path, _REASONS[errno.EISDIR])
+        if final.exists() and not final.is_file():
+            raise OutputError(path, "is a device or a pipe; give the name of a file")
         with contextlib.suppress(FileNotFoundError):
             os.lstat(final)
         temporary.touch(exist_ok=False)
@@ -158,9 +160,13 @@ def plan_outputs(inputs: Sequence[Path], output: Path | str, *, roots: Sequence[
         roots: The folders the user gave; files below one keep their sub-folders.
 
     Raises:
-        UsageError: An output is also an input.
+        UsageError: An output is also an input, or one file is meant to hold several outputs.
     """
     many = len(inputs) > 1 or bool(roots)
+    place = Path(output)
+    written_as_folder = str(output).endswith(("/", os.sep)) or not place.suffix
+    if many and not place.is_dir() and (place.is_file() or not written_as_folder):
+        raise UsageError(f"{output}: several outputs need a folder; end its name with a slash if it is one")
     taken: set[str] = set()
     outputs = []
     for path in inputs:

@@ -21,7 +21,7 @@ from edge.embedder import MobileFaceNet
 from edge.fuser import FrameFuser
 from edge.landmarks import five_points
 from edge.media import list_inputs, probe_kind
-from edge.outputs import atomic_output, ensure_distinct, output_path_for
+from edge.outputs import atomic_output, ensure_distinct, plan_outputs
 from edge.people import PeopleIndex
 from edge.pipeline import run_stream
 from edge.progress import (
@@ -220,6 +220,7 @@ class Swapper:
             InterruptedJobError: If the job was told to stop.
             UsageError: If the request is wrong and this is its only input.
         """
+        self._stop_if_asked()
         counts = _Counts()
         status: InputStatus = "ok"
         error: str | None = None
@@ -276,10 +277,10 @@ class Swapper:
         counts.frames_in = 1
         fused = self._fuse_still(still.frame)
         self._count(fused, counts)
-        with self._clock.stage("encode"), atomic_output(output) as part:
-            write_still(fused, still, part, quality=self.options.quality)
-        counts.messages = tuple(still.warnings)
         self._stop_if_asked()
+        with self._clock.stage("encode"), atomic_output(output) as part:
+            lost = write_still(fused, still, part, quality=self.options.quality)
+        counts.messages = (*still.warnings, *lost)
 
     def _swap_animation(
         self,
@@ -293,7 +294,7 @@ class Swapper:
         counts.duration_s = reader.info.duration_s
         with atomic_output(output) as part, AnimationWriter(part, reader) as writer:
             self._run(path, reader, writer.write, counts, reader.info.frame_count)
-        counts.messages = tuple(reader.warnings)
+        counts.messages = (*reader.warnings, *writer.messages)
 
     def _swap_video(
         self,
@@ -399,7 +400,7 @@ class _Meter:
 def swap_files(
     pairs: Sequence[Pair],
     inputs: Sequence[Path],
-    output: Path,
+    output: Path | str,
     options: SwapOptions | None = None,
     *,
     events: EventSink = ignore_events,
@@ -410,7 +411,8 @@ def swap_files(
     Args:
         pairs: Who goes onto whom.
         inputs: Photos, animated pictures, videos, folders of them.
-        output: A file for one input, else a folder.
+        output: A file for one input, else a folder; a closing slash makes it a folder too. Files of an
+            input folder keep their sub-folders, and what lies in the output folder is no input.
         options: How.
         events: Told what happens.
         stop: Set it from another thread to end the job; what is finished stays.
@@ -423,11 +425,9 @@ def swap_files(
         InputError: If a folder cannot be read.
         ModelError: If a network does not load.
     """
-    files = list_inputs(inputs)
-    many = len(files) > 1 or any(path.is_dir() for path in inputs)
-    outputs = [output_path_for(path, output, many=many) for path in files]
-    for path, target in zip(files, outputs, strict=True):
-        ensure_distinct([path], target)
+    folders = [path for path in inputs if path.is_dir()]
+    files = [path for path in list_inputs(inputs) if path in inputs or not path.is_relative_to(output)]
+    outputs = plan_outputs(files, output, roots=folders)
     events(JobStarted(len(files)))
     swapper = Swapper(pairs, options, events=events, stop=stop)
     try:

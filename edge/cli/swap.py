@@ -47,7 +47,7 @@ def swap(
         ),
     ],
     output: Annotated[
-        Path,
+        str,  # not a Path, which would lose the closing slash of a folder that is yet to be made
         typer.Option(
             "--output", "-o", help="File, or folder for several inputs.", metavar="PATH", show_default=False
         ),
@@ -185,7 +185,8 @@ def swap(
     """Fuse faces; ``HELP`` says it to the user."""
     choices = choose_sources(source or (), reference, mapping or ())
     window = parse_trim(trim) if trim is not None else (None, None)
-    _check_side_files(report, trace, [*inputs, output, *(p for choice in choices for p in choice.photos())])
+    photos = [photo for choice in choices for photo in choice.photos()]
+    _check_side_files(report, trace, [*inputs, Path(output), *photos])
 
     # Here and not on top: they bring OpenCV and the like, and nobody waits for those to read the help.
     from edge.cli.rendering import make_renderer
