@@ -21,8 +21,6 @@ from edge.landmarks import (
     LandmarkSmoother,
     MeshFit,
     five_points,
-    inter_ocular,
-    yaw_pitch_roll,
 )
 from edge.selection import Candidate, Selector
 from edge.tracker import Association, Link, Track, Tracker, TrackerConfig
@@ -31,6 +29,8 @@ from shared.counters import CacheCounters
 from shared.faces import Detections, TrackedFace
 from shared.frames import Frame
 from shared.geometry import box_iou, box_of_points, fit_similarity, non_maximum_suppression, transform_points
+from shared.mesh.shape import head_pose
+from shared.mesh.topology import inter_ocular
 from shared.ort import SessionPool
 from shared.timing import StageClock
 
@@ -134,7 +134,7 @@ class _Face:
         # Sticks until the face has been embedded again.
         self.suspect = self.suspect or _reshaped(self.fit.landmarks, fit.landmarks)
         self.fit = fit
-        self.yaw_deg = yaw_pitch_roll(fit.landmarks)[0]
+        self.yaw_deg = head_pose(fit.landmarks).yaw_deg
         self.quality = face_quality(inter_ocular(fit.landmarks), fit.presence, self.yaw_deg)
 
     def restart(self) -> None:

@@ -5,7 +5,6 @@ longer side of the face's box, turned so that the line through the outer eye cor
 taken in the turned frame, so a rolling head keeps the size of its crop.
 """
 
-import functools
 import math
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -15,16 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.arrays import Affine, BoxXyxy, ImageBgr, Landmarks5, MeshLandmarks, Points
-from shared.geometry import box_of_points, fit_rigid_3d
-from shared.models import WEIGHTS_DIR
+from shared.geometry import box_of_points
+from shared.mesh.topology import EYE_LEFT, EYE_RIGHT, NOSE_TIP, inter_ocular
 from shared.ort import SessionPool
 
-# Contours in MediaPipe's numbering. "Left" is the left of the picture with the head upright.
-LEFT_EYE = np.array([33, 7, 163, 144, 145, 153, 154, 155, 133, 173, 157, 158, 159, 160, 161, 246])
-RIGHT_EYE = np.array([263, 249, 390, 373, 374, 380, 381, 382, 362, 398, 384, 385, 386, 387, 388, 466])
+# "Left" is the left of the picture with the head upright: the subject's right.
+LEFT_EYE, RIGHT_EYE = EYE_RIGHT, EYE_LEFT
 LEFT_EYE_CORNER, RIGHT_EYE_CORNER = 33, 263
 LEFT_MOUTH_CORNER, RIGHT_MOUTH_CORNER = 61, 291
-NOSE_TIP = 1
 
 _CROP_SCALE = 1.5
 
@@ -266,33 +263,3 @@ def five_points(landmarks: MeshLandmarks) -> Landmarks5:
             landmarks[RIGHT_MOUTH_CORNER, :2],
         ]
     ).astype(np.float32)
-
-
-def inter_ocular(landmarks: MeshLandmarks) -> float:
-    """Distance of the eye centres in frame pixels, depth included: a turned head keeps its size."""
-    between = landmarks[RIGHT_EYE].mean(0) - landmarks[LEFT_EYE].mean(0)
-    return math.sqrt(float(between @ between))
-
-
-@functools.cache
-def _canonical() -> npt.NDArray[np.float32]:
-    """The mean face, shape ``(468, 3)``, axes as in the picture: y down, z away from the camera."""
-    with np.load(WEIGHTS_DIR / "face_mesh_canonical.npz") as arrays:
-        return (arrays["xyz"] * np.array([1, -1, -1])).astype(np.float32)
-
-
-def yaw_pitch_roll(landmarks: MeshLandmarks) -> tuple[float, float, float]:
-    """How the head is turned, in degrees.
-
-    Args:
-        landmarks: Shape ``(n, 3)``, frame pixels.
-
-    Returns:
-        Yaw: positive when the nose points to the right of the levelled picture, in ``[-90, 90]``. Pitch:
-        positive when it points up. Roll: clockwise on the screen, in ``[-180, 180]``.
-    """
-    _, rotation, _ = fit_rigid_3d(_canonical(), landmarks[:468])
-    yaw = math.asin(min(1.0, max(-1.0, float(rotation[2, 0]))))
-    pitch = -math.atan2(float(rotation[2, 1]), float(rotation[2, 2]))
-    roll = math.atan2(float(rotation[1, 0]), float(rotation[0, 0]))
-    return math.degrees(yaw), math.degrees(pitch), math.degrees(roll)

@@ -25,8 +25,8 @@ from shared.faces import TrackedFace
 from shared.mesh.features import closing, mouth_openness
 from shared.mesh.glasses import GlassesModel
 from shared.mesh.shape import head_pose
-from shared.mesh.source import SourcePhoto, inter_ocular
-from shared.mesh.topology import FACE_POINTS, LID_POINTS_LEFT, LID_POINTS_RIGHT, with_ring
+from shared.mesh.source import SourcePhoto
+from shared.mesh.topology import FACE_POINTS, LID_POINTS_LEFT, LID_POINTS_RIGHT, inter_ocular, with_ring
 from shared.mesh.uvgrid import GRID, face_regions, unwrap, uv_grid
 
 PreparedT = TypeVar("PreparedT")

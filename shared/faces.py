@@ -41,9 +41,7 @@ class Detections:
     @classmethod
     def empty(cls) -> "Detections":
         """No face at all."""
-        return cls(
-            np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros((0, 5, 2), np.float32)
-        )
+        return cls(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros((0, 5, 2), np.float32))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

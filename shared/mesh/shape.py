@@ -51,13 +51,18 @@ class HeadPose:
 
     @property
     def yaw_deg(self) -> float:
-        """Turn to the side, 0 = frontal, positive = the face looks to the right of the picture."""
+        """Turn to the side in ``[-180, 180]``, positive where the nose points to the right of the picture."""
         return float(np.degrees(np.arctan2(-self.rotation[0, 2], self.rotation[2, 2])))
 
     @property
     def pitch_deg(self) -> float:
-        """Nod, 0 = level, positive = the face looks down."""
-        return float(np.degrees(np.arcsin(np.clip(-self.rotation[1, 2], -1, 1))))
+        """Nod, positive where the nose points up."""
+        return float(np.degrees(-np.arctan2(self.rotation[2, 1], self.rotation[2, 2])))
+
+    @property
+    def roll_deg(self) -> float:
+        """Tilt in the picture in ``[-180, 180]``, clockwise on the screen."""
+        return float(np.degrees(np.arctan2(self.rotation[1, 0], self.rotation[0, 0])))
 
 
 def head_pose(landmarks: Floats) -> HeadPose:

@@ -14,10 +14,9 @@ import numpy.typing as npt
 from shared.arrays import ImageBgr, MeshLandmarks
 from shared.mesh.shape import HeadPose, head_pose
 from shared.mesh.topology import (
-    EYE_LEFT,
-    EYE_RIGHT,
     NOSE_TIP,
     Floats,
+    inter_ocular,
     signed_areas,
     topology,
     vertex_normals,
@@ -76,12 +75,6 @@ class PreparedSource:
                 self.texture if sigma == 0 else cv2.GaussianBlur(self.texture, (0, 0), sigma)
             )
         return self._blurred[level]
-
-
-def inter_ocular(landmarks: Floats) -> float:
-    """Distance of the eye centres in pixels."""
-    eyes = landmarks[EYE_RIGHT, :2].mean(0) - landmarks[EYE_LEFT, :2].mean(0)
-    return float(np.hypot(*eyes))
 
 
 @dataclass(slots=True, eq=False)

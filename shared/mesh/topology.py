@@ -70,6 +70,15 @@ class FaceMeshTopology:
     face_triangles: int
 
 
+def inter_ocular(landmarks: Floats) -> float:
+    """Distance of the eye centres, depth included where there is one: a turned head keeps its size.
+
+    Args:
+        landmarks: Shape ``(468 or more, 2 or 3)``.
+    """
+    return float(np.linalg.norm(landmarks[EYE_LEFT].mean(0) - landmarks[EYE_RIGHT].mean(0)))
+
+
 def with_ring(points: Floats) -> Floats:
     """Append the 36 ring points to the face points.
 

@@ -14,13 +14,14 @@ from edge.analyser import AnalyserConfig, FaceAnalyser, _Refusals, _sighting
 from edge.cuts import CutDetector
 from edge.detector import FaceDetector
 from edge.embedder import MobileFaceNet
-from edge.landmarks import FaceMesh, MeshFit, inter_ocular
+from edge.landmarks import FaceMesh, MeshFit
 from edge.selection import SelectionConfig, Selector
 from shared.arrays import Embedding, ImageBgr
 from shared.counters import CacheCounters
 from shared.faces import Detections, TrackedFace
 from shared.frames import Frame
 from shared.geometry import box_iou
+from shared.mesh.topology import inter_ocular
 from shared.ort import SessionPool
 from shared.timing import StageClock
 

@@ -11,11 +11,11 @@ from edge.landmarks import (
     LandmarkSmoother,
     MeshFit,
     five_points,
-    inter_ocular,
-    yaw_pitch_roll,
 )
 from shared.arrays import ImageBgr, MeshLandmarks
 from shared.geometry import box_iou
+from shared.mesh.shape import head_pose
+from shared.mesh.topology import inter_ocular
 from shared.ort import SessionPool
 
 POOL = SessionPool()
@@ -101,7 +101,7 @@ def test_a_head_on_its_side_or_upside_down_gets_the_same_shape(
     x, y, z = upright.landmarks.T
     expected = {1: (h - y, x, z), 2: (w - x, h - y, z), 3: (y, w - x, z)}[quarters]
     assert moved_apart(np.stack(expected, 1), turned.landmarks) < 0.05
-    change = yaw_pitch_roll(turned.landmarks)[2] - yaw_pitch_roll(upright.landmarks)[2]
+    change = head_pose(turned.landmarks).roll_deg - head_pose(upright.landmarks).roll_deg
     assert (change - 90 * quarters + 180) % 360 - 180 == pytest.approx(0, abs=3)
 
 
@@ -112,7 +112,7 @@ def test_wrong_points_of_a_turned_head_are_put_right(detector: FaceDetector, sam
     upright = mesh.from_detection(image, found.landmarks[0], found.xyxy[0])
     turned = mesh.from_turned_detection(image, found.landmarks[0], found.xyxy[0])
     assert upright.presence < 3 < 15 < turned.presence
-    assert abs(yaw_pitch_roll(turned.landmarks)[2]) > 170
+    assert abs(head_pose(turned.landmarks).roll_deg) > 170
 
 
 def test_a_picture_without_a_face_has_low_presence(mesh: FaceMesh) -> None:
@@ -134,10 +134,12 @@ def test_mirroring_turns_yaw_and_roll_round(detector: FaceDetector, samples: Pat
     mesh = FaceMesh(POOL)
     turn = cv2.getRotationMatrix2D((220, 120), -15, 1)
     image = np.asarray(cv2.warpAffine(read(samples / "astronaut.png"), turn, (512, 512)), np.uint8)
-    yaw, pitch, roll = yaw_pitch_roll(fit_best(mesh, detector, image).landmarks)
-    mirrored = yaw_pitch_roll(fit_best(mesh, detector, np.ascontiguousarray(image[:, ::-1])).landmarks)
-    assert roll == pytest.approx(15, abs=5)  # clockwise on the screen
-    assert mirrored == pytest.approx((-yaw, pitch, -roll), abs=4)
+    pose = head_pose(fit_best(mesh, detector, image).landmarks)
+    mirrored = head_pose(fit_best(mesh, detector, np.ascontiguousarray(image[:, ::-1])).landmarks)
+    assert pose.roll_deg == pytest.approx(15, abs=5)  # clockwise on the screen
+    assert mirrored.yaw_deg == pytest.approx(-pose.yaw_deg, abs=4)
+    assert mirrored.pitch_deg == pytest.approx(pose.pitch_deg, abs=4)
+    assert mirrored.roll_deg == pytest.approx(-pose.roll_deg, abs=4)
 
 
 def test_yaw_is_positive_towards_the_right_of_the_picture(shared_media: Path, detector: FaceDetector) -> None:
@@ -149,7 +151,7 @@ def test_yaw_is_positive_towards_the_right_of_the_picture(shared_media: Path, de
     for xyxy, landmarks5 in zip(found.xyxy, found.landmarks, strict=True):
         landmarks = mesh.from_detection(image, landmarks5, xyxy).landmarks
         nose = five_points(landmarks)[2, 0] - (landmarks[234, 0] + landmarks[454, 0]) / 2
-        yaws[yaw_pitch_roll(landmarks)[0]] = nose
+        yaws[head_pose(landmarks).yaw_deg] = nose
     assert all(np.sign(yaw) == np.sign(nose) for yaw, nose in yaws.items() if abs(yaw) > 15)
     assert max(yaws) > 15
     assert min(yaws) < -15
