@@ -597,9 +597,6 @@ def test_a_stopped_video_leaves_no_output(tmp_path: Path) -> None:
     assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.xfail(
-    reason="a photo is written though the job was stopped, and missing in the report", strict=True
-)
 def test_a_job_stopped_between_two_inputs_keeps_and_reports_the_finished_one(tmp_path: Path) -> None:
     stop = threading.Event()
 
@@ -615,9 +612,6 @@ def test_a_job_stopped_between_two_inputs_keeps_and_reports_the_finished_one(tmp
     assert "multi_face.jpg" not in written
 
 
-@pytest.mark.xfail(
-    reason="a photo is written though the job was stopped, and missing in the report", strict=True
-)
 def test_a_job_stopped_before_it_begins_writes_nothing(tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()

@@ -266,6 +266,27 @@ def test_the_output_does_not_flicker_where_the_target_does_not() -> None:
     assert max(steps) < 1.0
 
 
+def test_a_face_that_comes_nearer_gets_the_sharpness_it_has_there() -> None:
+    image, face = image_of("single_face.jpg"), faces_of("single_face.jpg")[0]
+    soft = cv2.resize(cv2.GaussianBlur(image, (0, 0), 6), None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+    small = altered(face, landmarks=face.landmarks * np.float32(0.5), restarted=True)
+
+    def skin_detail(running: MeshTrack) -> float:
+        patch = running.fuse(image, altered(face, restarted=False))
+        assert patch is not None
+        fine = cv2.Laplacian(cv2.cvtColor(fused_whole(image, patch), cv2.COLOR_BGR2GRAY), cv2.CV_32F)
+        spots = [np.rint(face.landmarks[i, :2]).astype(int) for i in (50, 280, 151)]
+        return float(np.mean([fine[y - 10 : y + 10, x - 10 : x + 10].std() for x, y in spots]))
+
+    running, same_size = track(), track()
+    running.fuse(soft, small)
+    same_size.fuse(cv2.GaussianBlur(image, (0, 0), 6), altered(face, restarted=True))
+    fresh = skin_detail(track())
+    assert skin_detail(running) == pytest.approx(fresh, rel=0.15)
+    # While the size stays, so does the texture: searching anew on every frame would cost too much.
+    assert skin_detail(same_size) < 0.88 * fresh
+
+
 def test_what_a_track_has_learned_does_not_leak_into_a_restarted_one() -> None:
     running = track()
     for image, face in clip_faces(12):

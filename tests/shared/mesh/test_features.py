@@ -1,3 +1,4 @@
+import cv2
 import numpy as np
 import pytest
 
@@ -126,6 +127,23 @@ def test_a_large_face_is_drawn_small_and_lands_in_the_same_place() -> None:
     again = large.reshape(320, 4, 260, 4).mean((1, 3))
     assert np.abs(again - small).mean() < 1.5
     assert (large < 128).sum() / 16 == pytest.approx((small < 128).sum(), rel=0.1)
+
+
+@pytest.mark.parametrize("width", [180, 800])
+def test_the_hole_for_an_eye_lies_on_the_eye(width: int) -> None:
+    size = (int(width * 1.3), int(width * 1.6))
+    points = with_opening(face(width, size=size), LID_POINTS_RIGHT, 0.35)
+    half = own_features(points, size)[:, : size[0] // 2]
+    y, x = np.mgrid[0 : half.shape[0], 0 : half.shape[1]]
+    weight = 255.0 - half
+    eye = np.zeros((size[1], size[0]), np.uint8)
+    cv2.fillPoly(eye, [np.rint(points[EYE_RIGHT, :2] * 16).astype(np.int32)], 255, cv2.LINE_AA, 4)
+    moments = cv2.moments(eye)
+    upper = y < size[1] / 2  # the mouth has a hole of its own
+    weight = weight * upper
+    near = 0.002 * width + 0.2  # it is drawn small and scaled up
+    assert (weight * x).sum() / weight.sum() == pytest.approx(moments["m10"] / moments["m00"], abs=near)
+    assert (weight * y).sum() / weight.sum() == pytest.approx(moments["m01"] / moments["m00"], abs=near)
 
 
 def test_tiny_regions_work() -> None:

@@ -7,8 +7,8 @@ from shared.mesh.topology import EYE_RIGHT, LIPS_OUTER, NOSE_TIP, Floats, topolo
 
 
 def turned(yaw_deg: float = 0, pitch_deg: float = 0, roll_deg: float = 0) -> npt.NDArray[np.float64]:
-    """Rotation of the picture's axes (y down, z away): yaw to its right, pitch down, roll clockwise."""
-    y, p, r = np.radians([-yaw_deg, pitch_deg, roll_deg])
+    """Rotation of the picture's axes (y down, z away): yaw to its right, pitch up, roll clockwise."""
+    y, p, r = np.radians([-yaw_deg, -pitch_deg, roll_deg])
     about_y = np.array([[np.cos(y), 0, np.sin(y)], [0, 1, 0], [-np.sin(y), 0, np.cos(y)]])
     about_x = np.array([[1, 0, 0], [0, np.cos(p), -np.sin(p)], [0, np.sin(p), np.cos(p)]])
     about_z = np.array([[np.cos(r), -np.sin(r), 0], [np.sin(r), np.cos(r), 0], [0, 0, 1]])
@@ -44,13 +44,13 @@ def test_the_pose_of_a_head_that_was_turned_is_found(yaw: float, pitch: float, r
         assert pose.pitch_deg == pytest.approx(pitch, abs=0.2)
 
 
-def test_a_positive_yaw_looks_to_the_right_of_the_picture_and_a_positive_pitch_down() -> None:
+def test_a_positive_yaw_looks_to_the_right_of_the_picture_and_a_positive_pitch_up() -> None:
     front = placed(canonical(), turned())[NOSE_TIP]
-    right, down = placed(canonical(), turned(yaw_deg=20)), placed(canonical(), turned(pitch_deg=20))
+    right, up = placed(canonical(), turned(yaw_deg=20)), placed(canonical(), turned(pitch_deg=20))
     assert right[NOSE_TIP, 0] > front[0] + 10
     assert head_pose(right).yaw_deg > 19
-    assert down[NOSE_TIP, 1] > front[1] + 10
-    assert head_pose(down).pitch_deg > 19
+    assert up[NOSE_TIP, 1] < front[1] - 10
+    assert head_pose(up).pitch_deg > 19
 
 
 def test_iris_points_do_not_matter_for_the_pose() -> None:

@@ -7,11 +7,11 @@ from shared.mesh.source import (
     BLURS,
     PreparedSource,
     SourcePhoto,
+    _views,
     frontal_alpha,
-    inter_ocular,
     prepare_source,
 )
-from shared.mesh.topology import EYE_LEFT, EYE_RIGHT, LIPS_OUTER, NOSE_TIP, topology
+from shared.mesh.topology import EYE_LEFT, EYE_RIGHT, LIPS_OUTER, NOSE_TIP, inter_ocular, topology
 from shared.mesh.uvgrid import GRID, face_regions
 from tests.real_faces import faces_of, image_of, prepared
 
@@ -96,6 +96,33 @@ def test_the_size_of_the_photo_hardly_matters(factor: float) -> None:
     assert off(prepared(name), prepare_source([enlarged(photo_of(name), factor)])) < 4
 
 
+def test_the_grain_of_a_huge_photo_does_not_reach_the_atlas() -> None:
+    huge = enlarged(photo_of("single_face.jpg"), 4)
+    grain = np.random.default_rng(0).normal(0, 40, huge.image.shape)
+    grainy = np.clip(huge.image + grain, 0, 255).astype(np.uint8)
+    assert off(prepare_source([huge]), prepare_source([SourcePhoto(grainy, huge.landmarks)])) < 14
+
+
+def test_a_mirror_image_stands_in_for_the_side_that_is_turned_away() -> None:
+    photo = photo_of("single_face.jpg")
+    own, mirror = _views(photo)
+    np.testing.assert_allclose(mirror.weight, 0.2 * own.weight[:, ::-1], atol=1e-6)
+    np.testing.assert_array_equal(mirror.texture, own.texture[:, ::-1])
+    np.testing.assert_array_equal(mirror.valid, own.valid[:, ::-1])
+
+
+def test_of_two_photos_the_sharper_one_decides() -> None:
+    good = photo_of("single_face.jpg")
+    coarse = enlarged(good, 0.35)
+    darker = SourcePhoto((coarse.image * 0.6).astype(np.uint8), coarse.landmarks)
+    detail = [
+        float(cv2.Laplacian(source.texture, cv2.CV_32F)[150:300, 100:280].std())
+        for source in (prepared("single_face.jpg"), prepare_source([good, darker]), prepare_source([darker]))
+    ]
+    assert detail[1] > 0.9 * detail[0]
+    assert detail[2] < 0.6 * detail[0]
+
+
 def test_a_mirrored_photo_gives_the_mirrored_atlas() -> None:
     source, other = prepared("single_face.jpg"), prepare_source([mirrored(photo_of("single_face.jpg"))])
     shown = (source.alpha > 128) & (other.alpha[:, ::-1] > 128)
@@ -159,5 +186,5 @@ def test_the_edge_of_the_mask_is_soft_and_the_same_on_both_sides() -> None:
 def test_the_distance_of_the_eyes_is_that_of_their_middles() -> None:
     points = np.zeros((468, 3), np.float32)
     points[EYE_RIGHT] = (10, 20, 5)
-    points[EYE_LEFT] = (13, 24, 99)
-    assert inter_ocular(points) == pytest.approx(5)
+    points[EYE_LEFT] = (13, 24, 17)
+    assert inter_ocular(points) == pytest.approx(13)
