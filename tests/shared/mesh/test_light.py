@@ -120,6 +120,18 @@ def test_what_is_hidden_in_the_target_does_not_colour_the_face() -> None:
     np.testing.assert_allclose(covered.gain, clean.gain, atol=1e-4)
 
 
+def test_what_is_not_skin_in_the_source_does_not_colour_the_face() -> None:
+    valid = ONES.copy()
+    valid[36:52, 10:30] = 0
+    texture = 120 + smooth_noise(1)
+    fringe = texture.copy()
+    fringe[36:52, 10:30] = (255, 0, 0)
+    clean, hairy = (LightField(source_with(t, valid)).update(texture, ONES) for t in (texture, fringe))
+    elsewhere = np.s_[:, 34:]
+    np.testing.assert_allclose(hairy.field[elsewhere], clean.field[elsewhere], atol=1)
+    np.testing.assert_allclose(hairy.gain, clean.gain, atol=1e-4)
+
+
 def test_contrast_is_bounded() -> None:
     texture = 120 + smooth_noise(1)
     flat = LightField(source_with(texture)).update(np.full_like(texture, 30), ONES)

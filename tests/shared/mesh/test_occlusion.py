@@ -154,6 +154,17 @@ def test_a_face_that_is_doubtful_teaches_nothing() -> None:
     assert visible[WELL_INSIDE].mean() > 0.9
 
 
+def test_the_look_of_a_doubtful_face_is_not_remembered() -> None:
+    doubting, sure = learned(), learned()
+    assert doubting._mean is not None
+    assert sure._mean is not None
+    before = doubting._mean.copy()
+    doubting.update(clip()[20], FACING, 5.0)
+    sure.update(clip()[20], FACING, SURE)
+    np.testing.assert_array_equal(doubting._mean, before)
+    assert np.abs(sure._mean - before).mean() > 0.001
+
+
 def test_two_models_share_nothing() -> None:
     one, other = learned(), model()
     for _ in range(3):
