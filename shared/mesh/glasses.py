@@ -30,6 +30,7 @@ _DARK = 0.62
 # with, and where a wrinkle crosses the bridge, at most 0.06 without.
 _BRIDGE = 0.095
 _TEMPLE = 0.11
+_NOSE_WIDTH = 0.2
 _SMALLEST_FACE_PX = 110
 _SMALLEST_PIECE = 40
 _SUNGLASS = 0.7
@@ -59,6 +60,7 @@ class GlassesModel:
         self._eyes = regions.eyes > 0
         brows = cv2.dilate(regions.brows.astype(np.uint8), _square(5)) > 0
         self._not_frame = self._eyes | brows
+        self._nose = self._below_bridge(uv)
         self._rows = slice(int(uv[BROW_RIGHT, 1].min()) - 2, int(uv[EYE_RIGHT, 1].max()) + 12)
         self._bridge = slice(SIDE // 2 - 5, SIDE // 2 + 4)
         edge = float(uv[OVAL, 0].min()) + 14
@@ -66,6 +68,13 @@ class GlassesModel:
         self._temples = (slice(int(edge), int(outer)), slice(int(SIDE - outer), int(SIDE - edge)))
         self._kept: Floats | None = None
         self._frames = 0
+
+    @staticmethod
+    def _below_bridge(uv: Floats) -> Mask:
+        """The nose below the eyes: thin lines there are its own shadows."""
+        rows = np.arange(SIDE)[:, None] > uv[EYE_RIGHT, 1].max()
+        columns = np.abs(np.arange(SIDE) + 0.5 - SIDE / 2)[None] < _NOSE_WIDTH / 2 * SIDE
+        return rows & columns
 
     def update(self, image: ImageBgr, points: Floats, face_width_px: float) -> MaskU8 | None:
         """Look again if it is time.
@@ -102,7 +111,7 @@ class GlassesModel:
         tinted = self._tinted(dark)
         if not tinted and not (face_width_px >= _SMALLEST_FACE_PX and self._framed(light, skin)):
             return None
-        frame = (self._lines(light, skin) | dark) & (~self._not_frame | tinted)
+        frame = ((self._lines(light, skin) & ~self._nose) | dark) & (~self._not_frame | tinted)
         piece = cv2.morphologyEx(frame.astype(np.uint8), cv2.MORPH_CLOSE, _square(11 if tinted else 5))
         piece = cv2.dilate(self._without_specks(piece), _square(9 if tinted else 5))
         return cv2.GaussianBlur(piece.astype(np.float32), (0, 0), 1.2)
