@@ -1,0 +1,1 @@
+"""The encrypted store of the face memory."""
