@@ -10,6 +10,7 @@ from pathlib import Path
 from platformdirs import user_config_path
 
 from edge.detector import DetectorConfig
+from edge.memory.settings import PASSPHRASE_VARIABLE, MemorySettings
 from edge.selection import SelectionConfig
 from edge.tracker import TrackerConfig
 from edge.video.containers import CODECS
@@ -21,7 +22,7 @@ from shared.ort import RuntimeConfig
 FILE_VARIABLE = "LETHE_CONFIG"
 
 # These begin like settings and are none; the last one is for our tests.
-_NOT_SETTINGS = (FILE_VARIABLE, DEBUG_VARIABLE, "LETHE_TEST_MEDIA")
+_NOT_SETTINGS = (FILE_VARIABLE, DEBUG_VARIABLE, PASSPHRASE_VARIABLE, "LETHE_TEST_MEDIA")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Settings:
         fusion: How the mesh engine fuses.
         output: How outputs are encoded.
         cache: What is remembered while a job runs.
+        memory: What is remembered of faces beyond a job.
     """
 
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
@@ -75,6 +77,7 @@ class Settings:
     fusion: MeshConfig = field(default_factory=MeshConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
+    memory: MemorySettings = field(default_factory=MemorySettings)
 
 
 def default_settings_file() -> Path:

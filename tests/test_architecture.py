@@ -16,7 +16,8 @@ HOMES = {
     "typer": ("edge/cli/", "cloud/__main__.py", "shared/commandline.py"),
     "rich": ("edge/cli/", "cloud/__main__.py", "shared/commandline.py"),
     "pydantic": ("shared/config.py",),
-    "platformdirs": ("edge/settings.py",),
+    "platformdirs": ("edge/settings.py", "edge/memory/settings.py"),
+    "pyrage": ("edge/memory/bundle.py",),
     "cv2": (
         "shared/mesh/",
         "edge/demo.py",
