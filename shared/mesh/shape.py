@@ -19,6 +19,7 @@ from shared.mesh.topology import (
     LIDS_RIGHT,
     LIPS_INNER,
     LIPS_OUTER,
+    MOUTH_POINTS,
     Floats,
     topology,
 )
@@ -27,6 +28,8 @@ from shared.mesh.topology import (
 # towards the mean difference of the region.
 _MOUTH_KEEP = 0.6
 _EYE_KEEP = 0.8
+_LOWER_LIP = 0.7
+"""Part of an opening mouth that the lower lip makes; the upper lip makes the rest."""
 _SMOOTH_CM = 0.4
 _NEUTRAL_FRAMES = 200
 _NEUTRAL_RATE = 0.005
@@ -100,6 +103,9 @@ def shape_difference(source: Floats, neutral: Floats) -> Floats:
     delta = source - neutral
     mirrored = delta[topology().mirror] * np.array([-1, 1, 1], np.float32)
     delta = (delta + mirrored) / 2
+    upper_lip, lower_lip = MOUTH_POINTS[:2]
+    opened = delta[lower_lip, 1] - delta[upper_lip, 1]
+    delta[:, 1] -= opened * _lip_shares()
     mouth = np.concatenate([LIPS_OUTER, LIPS_INNER])
     right = np.concatenate([EYE_RIGHT, LIDS_RIGHT])
     left = np.concatenate([EYE_LEFT, LIDS_LEFT])
@@ -107,6 +113,22 @@ def shape_difference(source: Floats, neutral: Floats) -> Floats:
         mean = delta[region].mean(0)
         delta[region] = mean + keep * (delta[region] - mean)
     return (_smoothing() @ delta).astype(np.float32)
+
+
+@functools.cache
+def _lip_shares() -> Floats:
+    """How each point takes part when the mouth opens by 1, shape ``(468,)``: lips only, none at the corners.
+
+    An open mouth is an expression, not a shape: a laughing source must not part closed lips.
+    """
+    xyz = topology().xyz
+    corner = abs(float(xyz[MOUTH_POINTS[2], 0]))
+    middle = float(xyz[list(MOUTH_POINTS[:2]), 1].mean())
+    shares = np.zeros(FACE_POINTS, np.float32)
+    lips = np.concatenate([LIPS_OUTER, LIPS_INNER])
+    across = np.clip(1 - (xyz[lips, 0] / corner) ** 2, 0, 1)
+    shares[lips] = across * np.where(xyz[lips, 1] > middle, _LOWER_LIP, _LOWER_LIP - 1)
+    return shares
 
 
 class ShapeTransfer:

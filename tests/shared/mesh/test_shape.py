@@ -151,3 +151,15 @@ def test_the_neutral_face_is_the_mean_of_what_was_seen() -> None:
         noisy = canonical() + rng.normal(0, 0.5, (468, 3)).astype(np.float32)
         moved = transfer.moved(pose_of(noisy))
     assert np.abs(moved).mean() < 0.02
+
+
+@pytest.mark.parametrize("opened_cm", [-0.5, 0.6, 1.4])
+def test_a_laughing_source_does_not_part_the_targets_lips(opened_cm: float) -> None:
+    neutral = topology().xyz
+    laughing = neutral.copy()
+    upper, lower = [82, 13, 312], [87, 14, 317]
+    laughing[upper, 1] -= 0.3 * opened_cm
+    laughing[lower, 1] += 0.7 * opened_cm
+    moved = shape_difference(laughing, neutral)[:, 1]
+    assert abs(moved[14] - moved[13]) < 0.15 * abs(opened_cm)
+    assert abs(moved[NOSE_TIP]) < 0.05 * abs(opened_cm)
