@@ -17,10 +17,9 @@ import numpy as np
 from benchmarks.common import CALM_PORTRAIT, CLIP, PORTRAIT, SOURCE, media_folder, publish
 from edge import Pair, swap_files
 from edge.analyser import AnalyserConfig, FaceAnalyser
-from edge.landmarks import inter_ocular
 from edge.video import VideoReader
 from shared.arrays import MeshLandmarks
-from shared.mesh.topology import LID_POINTS_LEFT, LID_POINTS_RIGHT, MOUTH_POINTS
+from shared.mesh.topology import LID_POINTS_LEFT, LID_POINTS_RIGHT, MOUTH_POINTS, inter_ocular
 from shared.ort import SessionPool
 
 CLIPS = ("hand_over_face.mp4", "sign_p_again.mkv", "sign_q_bird.mkv", "sign_r_book.mkv", "sign_s_eat.mkv")

@@ -16,8 +16,9 @@ from benchmarks.common import SAMPLES, largest_face, media_folder, publish, read
 from edge import Pair, SwapOptions, Swapper
 from edge.analyser import FaceAnalyser
 from edge.embedder import DlibResNet, MobileFaceNet
-from edge.landmarks import five_points, yaw_pitch_roll
+from edge.landmarks import five_points
 from shared.arrays import Embedding, ImageBgr
+from shared.mesh.shape import head_pose
 from shared.ort import SessionPool
 
 # Source>target below photos/: skin tones, ages, both sexes, spectacles, smiles, turned heads, small faces.
@@ -73,7 +74,7 @@ class _Judges:
             return None
         landmarks = face.landmarks
         cosine, distance = (judge.embed(image, five_points(landmarks)) for judge in self._embedders)
-        return cosine, distance, yaw_pitch_roll(landmarks)[0]
+        return cosine, distance, head_pose(landmarks).yaw_deg
 
 
 def measure(judges: _Judges, source: Path, target: Path) -> dict[str, Any] | None:
