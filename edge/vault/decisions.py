@@ -50,8 +50,6 @@ class WriteDecision:
             raise PolicyError(f"not remembered: {self.reason} (rule {self.rule_id})")
         if self.proof is not POLICY_PROOF:
             raise PolicyError("not remembered: the decision did not come from the memory's policy")
-        # Written so that a time that is not a number is refused, too.
-        if not now_s < min(self.expires_at_s, self.usable_until_s):
-            raise PolicyError(
-                f"not remembered: the decision is out of date (rule {self.rule_id}); decide anew"
-            )
+        # Both comparisons are false for a time that is not a number: refused, too.
+        if not (now_s < self.expires_at_s and now_s < self.usable_until_s):
+            raise PolicyError(f"not remembered: the decision of rule {self.rule_id} is out of date")
