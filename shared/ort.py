@@ -42,7 +42,7 @@ class RuntimeConfig:
 
 @functools.cache
 def onnxruntime_module() -> ModuleType:
-    """The ``onnxruntime`` module, with its own log kept to errors.
+    """The ``onnxruntime`` module, its own log kept to errors and its telemetry off.
 
     Raises:
         ModelError: If neither of its two distributions is installed.
@@ -55,6 +55,7 @@ def onnxruntime_module() -> ModuleType:
             "(or `lethe[gpu]` for an NVIDIA card; never both)"
         ) from err
     onnxruntime.set_default_logger_severity(3)
+    onnxruntime.disable_telemetry_events()  # some builds report to their maker
     return onnxruntime
 
 

@@ -144,7 +144,7 @@ def swap(
         float | None,
         typer.Option(
             metavar="0..1.25",
-            help="How far the shape of the face goes over, not only its looks (1).",
+            help="How far the shape of the face goes over, not only its looks (1.15).",
             show_default=False,
             rich_help_panel=_FUSING,
         ),

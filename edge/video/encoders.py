@@ -55,8 +55,7 @@ class EncoderPlan:
         global_quality: Fixed quantiser, for encoders that know no other way; 0 otherwise.
         codec_tag: Four letters that players ask for; empty: the container's own choice.
         signals_colour: The stream can say its range and matrix; if not, players assume limited and by size.
-        signals_colour: The stream can say its range and matrix; if not, players assume limited and by size.
-    messages: What does not come out as it went in.
+        messages: What does not come out as it went in.
     """
 
     encoder: str
