@@ -5,7 +5,7 @@ to 2038 by mistake. With the bare clock, the first would keep people for ever an
 
 So there are two times. ``now_s`` is the best guess, and never runs back: who has expired by it is no longer
 recognised. ``sure_s`` is a time that has surely come: only who has expired by that one is forgotten, and a
-rule that has an end holds until then. They differ only after a leap forward, until a later reading confirms it.
+rule with an end holds until then. They differ only after a leap forward, until a later reading confirms it.
 """
 
 from dataclasses import dataclass, replace

@@ -2,7 +2,7 @@
 
 Nothing in this module reads a clock, a file or a setting; time and state are handed in, values come out. It
 is the only place where decisions that allow a write are made, and it denies whatever it does not understand:
-an unknown policy, an unknown kind of rule, a rule that cannot be checked for want of information, any failure.
+an unknown policy, an unknown kind of rule, a rule that cannot be checked, any failure.
 
 The order, strictest first: the policy ``off``; rules by source, zone, time and label; rules about a person;
 consent; and what the policy says of everybody else. What several people are in takes the strictest decision
