@@ -12,6 +12,11 @@
      │   └─ OutputError             1  an output cannot be written
      ├─ ModelError                  1
      │   └─ ProviderError           1  an execution provider asked for did not load
+     ├─ VaultError                  1  the face memory could not be read or written
+     │   ├─ VaultIntegrityError     1  something in it is not what was written
+     │   ├─ VaultLockedError        1  another process writes to it
+     │   ├─ VaultMissingError       1  there is no such vault or record
+     │   └─ VaultKeyError           2  the passphrase or the key does not open it
      ├─ InterruptedJobError         4  stopped by the user; nothing half-written is left
      └─ SomeInputsFailedError       5  the rest of the batch is done
 
@@ -95,6 +100,28 @@ class ProviderError(ModelError):
         super().__init__(message)
         self.provider = provider
         self.available = available
+
+
+class VaultError(FaceFusionError):
+    """The face memory could not be read or written."""
+
+
+class VaultIntegrityError(VaultError):
+    """A file, table or record of the face memory is damaged, moved, put back from a copy or not ours."""
+
+
+class VaultLockedError(VaultError):
+    """Another process writes to the face memory."""
+
+
+class VaultMissingError(VaultError):
+    """There is no vault in the folder, or no such record in the vault."""
+
+
+class VaultKeyError(VaultError):
+    """The passphrase, key file or keyring entry does not open the face memory."""
+
+    exit_code = 2
 
 
 class InterruptedJobError(FaceFusionError):
