@@ -55,5 +55,15 @@ class Engine(Protocol[PreparedT]):
     def prepare(self, photos: Sequence[SourcePhoto]) -> PreparedT:
         """Everything that is constant for a source person."""
 
+    def pack(self, source: PreparedT) -> bytes:
+        """A prepared source as bytes, to be kept; good for this engine and version only."""
+
+    def unpack(self, data: bytes) -> PreparedT:
+        """Back from ``pack``.
+
+        Raises:
+            ValueError: If it is something else.
+        """
+
     def open_track(self, source: PreparedT) -> FusionTrack:
         """Begin a track; the first frame must be marked ``restarted``."""

@@ -92,6 +92,14 @@ class MeshEngine:
         """Atlas, shape and statistics of one person; about 0.2 s a photo."""
         return prepare_source(photos)
 
+    def pack(self, source: PreparedSource) -> bytes:
+        """A prepared source as bytes, to be kept."""
+        return source.to_bytes()
+
+    def unpack(self, data: bytes) -> PreparedSource:
+        """Back from ``pack``; ``ValueError`` if it is something else."""
+        return PreparedSource.from_bytes(data)
+
     def open_track(self, source: PreparedSource) -> "MeshTrack":
         """Begin a track."""
         return MeshTrack(source, self.config.shape, self._counters, caches=self._caches)

@@ -4,6 +4,8 @@ Prepared from one or several photos. One good frontal photo beats a pile: furthe
 """
 
 import functools
+import io
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +16,7 @@ import numpy.typing as npt
 from shared.arrays import ImageBgr, MeshLandmarks
 from shared.mesh.shape import HeadPose, head_pose
 from shared.mesh.topology import (
+    FACE_POINTS,
     NOSE_TIP,
     Floats,
     inter_ocular,
@@ -26,6 +29,8 @@ from shared.mesh.uvgrid import GRID, edge_distance, face_regions, uv_grid
 
 ATLAS = 384
 """Side of the texture atlas, texels; 512 gains nothing in likeness, 256 loses little."""
+
+_PACKED = ("texture", "alpha", "shape", "grid_texture", "grid_valid")
 
 _INTER_OCULAR_UV = 0.42
 """Inter-ocular distance in the atlas, as part of its side."""
@@ -75,6 +80,28 @@ class PreparedSource:
                 self.texture if sigma == 0 else cv2.GaussianBlur(self.texture, (0, 0), sigma)
             )
         return self._blurred[level]
+
+    def to_bytes(self) -> bytes:
+        """Everything that ``prepare_source`` made, about 0.7 MB; what is derived later is left out."""
+        buffer = io.BytesIO()
+        np.savez(buffer, **{name: getattr(self, name) for name in _PACKED})
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "PreparedSource":
+        """Back from ``to_bytes``.
+
+        Raises:
+            ValueError: If it is something else.
+        """
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+                made = cls(**{name: arrays[name] for name in _PACKED})
+        except (OSError, KeyError, EOFError, ValueError, zipfile.BadZipFile) as err:
+            raise ValueError("not a prepared source") from err
+        if made.texture.shape != (ATLAS, ATLAS, 3) or made.shape.shape != (FACE_POINTS, 3):
+            raise ValueError("a prepared source of another size")
+        return made
 
 
 @dataclass(slots=True, eq=False)

@@ -188,3 +188,17 @@ def test_the_distance_of_the_eyes_is_that_of_their_middles() -> None:
     points[EYE_RIGHT] = (10, 20, 5)
     points[EYE_LEFT] = (13, 24, 17)
     assert inter_ocular(points) == pytest.approx(13)
+
+
+def test_a_prepared_source_comes_back_from_its_bytes_as_it_was() -> None:
+    source = prepared("single_face.jpg")
+    again = PreparedSource.from_bytes(source.to_bytes())
+    for name in ("texture", "alpha", "shape", "grid_texture", "grid_valid"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(source, name))
+        assert getattr(again, name).dtype == getattr(source, name).dtype
+
+
+@pytest.mark.parametrize("data", [b"", b"not an archive", b"PK\x03\x04 cut off"])
+def test_bytes_that_are_no_prepared_source_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="prepared source"):
+        PreparedSource.from_bytes(data)
