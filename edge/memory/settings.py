@@ -25,10 +25,10 @@ class MemorySettings:
     """What is remembered of faces, where, and for how long.
 
     Attributes:
-        policy: ``consented`` remembers people who were enrolled, ``seen`` everyone who is seen, ``off`` nobody.
+        policy: ``consented`` remembers people who were enrolled, ``seen`` everyone, ``off`` nobody.
         mode: How sure a match must be: ``accuracy`` or ``speed``.
         recognition_score: Cosine from which a face is a known person; None follows mode and number of people.
-        ttl_enrolled_days: An enrolled person who is not pinned is forgotten so long after they were last seen.
+        ttl_enrolled_days: Enrolled people, if not pinned, are forgotten so long after they were seen.
         ttl_seen_hours: The same for people who were only seen.
         limit_people: Beyond so many, those not seen for longest are forgotten.
         limit_mb: Beyond so many megabytes of records, those not seen for longest are forgotten.
