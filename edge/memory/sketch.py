@@ -33,6 +33,9 @@ is a cosine of about 0.34; pairs of one person had 0.53 and more, pairs of two p
 
 _UNIT_TOLERANCE = 1e-2
 
+_SCRUB_ROWS = 1024
+"""More than such a library copies at a time."""
+
 Bits = npt.NDArray[np.uint64]
 """Sketches as words of 64 bits, shape ``(words, n)``: one column for each."""
 
@@ -84,7 +87,11 @@ class Sketcher:
         self.words = bits // 64
         turns = -(-bits // dimensions)
         stacked = np.concatenate([rotation(secret, f"{recogniser}/{i}", dimensions) for i in range(turns)])
-        self._directions = np.ascontiguousarray(stacked[:bits].T)
+        # In pieces so small that a single embedding is turned within one thread, see ``edge.memory.index``.
+        step = max(64, 131_072 // dimensions // 64 * 64)
+        self._pieces = [
+            np.ascontiguousarray(stacked[low : min(low + step, bits)].T) for low in range(0, bits, step)
+        ]
 
     def sketch(self, embedding: Embedding) -> Sketch:
         """Sketch of one embedding, shape ``(d,)``, of length 1.
@@ -98,19 +105,26 @@ class Sketcher:
         return Sketch(self.recogniser, words[:, 0].astype("<u8").tobytes())
 
     def columns(self, embeddings: npt.NDArray[np.float32], out: Bits) -> None:
-        """Write the bits of many embeddings.
-
-        Nothing of the embeddings is left behind in memory that is given back.
+        """Write the bits of many embeddings; what lay in between is overwritten.
 
         Args:
             embeddings: Shape ``(n, d)``.
             out: Shape ``(words, n)``, uint64; may be a view.
         """
-        turned = embeddings @ self._directions
-        packed = np.packbits(turned > 0, axis=1, bitorder="little")
-        out[:] = packed.view("<u8").T
-        turned.fill(0)
-        packed.fill(0)
+        word = 0
+        for piece in self._pieces:
+            turned = embeddings @ piece
+            positive = turned > 0
+            packed = np.packbits(positive, axis=1, bitorder="little").view("<u8")
+            out[word : word + packed.shape[1]] = packed.T
+            word += packed.shape[1]
+            for scratch in (turned, positive, packed):
+                scratch.fill(0)
+
+    def scrub(self) -> None:
+        """Overwrite the blocks of embeddings that the linear algebra library has kept for its own use."""
+        for piece in self._pieces:
+            np.dot(np.zeros((_SCRUB_ROWS, self.dimensions), np.float32), piece)
 
 
 def rotation(secret: bytes, label: str, dimensions: int) -> npt.NDArray[np.float32]:
@@ -156,13 +170,13 @@ def require_unit(embeddings: npt.NDArray[np.float32], dimensions: int) -> None:
         raise ValueError("embeddings must be of length 1: they are compared by cosine")
 
 
-def radius_for(cosine: float, bits: int, sigmas: float = 3.0) -> int:
+def radius_for(cosine: float, bits: int, sigmas: float = 2.5) -> int:
     """Bits in which sketches of embeddings at ``cosine`` differ at most, but for ``sigmas``.
 
     Args:
         cosine: How alike the embeddings are, -1..1.
         bits: Of the sketch.
-        sigmas: 3 loses about one pair in 700 at that very cosine, and far fewer of those more alike.
+        sigmas: 2.5 loses about one pair in 150 at that very cosine, and far fewer of those more alike.
     """
     share = math.acos(max(-1.0, min(1.0, cosine))) / math.pi
     return math.ceil(bits * share + sigmas * math.sqrt(bits * share * (1 - share)))
