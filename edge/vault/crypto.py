@@ -1,8 +1,8 @@
 """Ciphers, key derivation and wiping: all that the vault asks of ``cryptography``, in one place.
 
-A sealed blob is ``algorithm (1) | nonce (12) | ciphertext | tag (16)``. The algorithm byte lets machines without
-AES instructions use ChaCha20-Poly1305 and still read what others wrote. Nonces are random: a key protects one
-person's records or a single table, far from where 96 random bits could repeat.
+A sealed blob is ``algorithm (1) | nonce (12) | ciphertext | tag (16)``. The algorithm byte lets machines
+without AES instructions use ChaCha20-Poly1305 and still read what others wrote. Nonces are random: a key
+protects one person's records or a single table, far from where 96 random bits could repeat.
 """
 
 import enum
@@ -136,8 +136,8 @@ def blind(key: Key, data: bytes) -> bytes:
 def blind_ids(key: Key, ids: bytes) -> bytes:
     """Blind names of many random 16-byte ids at once, in their order.
 
-    Each id is one block of its own and random already, so the bare block cipher is a keyed permutation of ids:
-    nothing repeats that a mode of operation would have to hide.
+    Each id is one block of its own and random already, so the bare block cipher is a keyed permutation of
+    ids: nothing repeats that a mode of operation would have to hide.
     """
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
     return encryptor.update(ids) + encryptor.finalize()

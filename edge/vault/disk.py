@@ -1,4 +1,4 @@
-"""The few file operations that the keys of the vault rest on, behind one interface so that tests can pull the plug."""
+"""The file operations that the vault's keys rest on, behind one interface so that tests can pull the plug."""
 
 import contextlib
 import os

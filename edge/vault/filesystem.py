@@ -1,4 +1,4 @@
-"""Where the vault lies: private folders, file systems that can keep its promises, a reserve for a full disk."""
+"""Where the vault lies: private folders, file systems that keep its promises, a reserve for a full disk."""
 
 import contextlib
 import os
@@ -61,10 +61,10 @@ class Mount:
         return False, f"{self.kind} may keep old blocks of the root"
 
 
-def mount_of(folder: Path, mounts: Path = MOUNTS) -> Mount:
+def mount_of(folder: Path, mounts: Path | None = None) -> Mount:
     """The file system that holds a folder, which need not exist yet."""
     try:
-        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = (mounts or MOUNTS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return Mount("")
     path, best, depth = folder.resolve(), Mount(""), -1
@@ -81,15 +81,19 @@ def mount_of(folder: Path, mounts: Path = MOUNTS) -> Mount:
     return best
 
 
-def prepare_folder(folder: Path, mounts: Path = MOUNTS) -> None:
+def require_local(folder: Path) -> None:
+    """Raise VaultError where a folder lies on a remote file system."""
+    mount = mount_of(folder)
+    if mount.is_remote:
+        raise VaultError(f"{folder}: lies on {mount.kind}; the face memory needs a disk of this machine")
+
+
+def prepare_folder(folder: Path) -> None:
     """Make a folder that only its owner can look into.
 
     Raises:
-        VaultError: It lies on a remote file system or cannot be made.
+        VaultError: It cannot be made.
     """
-    mount = mount_of(folder, mounts)
-    if mount.is_remote:
-        raise VaultError(f"{folder}: lies on {mount.kind}; the face memory needs a disk of this machine")
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
         if stat.S_IMODE(folder.stat().st_mode) != PRIVATE_FOLDER:

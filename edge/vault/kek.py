@@ -1,8 +1,9 @@
 """Where the key above all others comes from: a passphrase, a key file or the keyring of the desktop.
 
-The parameters of the derivation lie in clear beside the sealed root, so they are bounded when read: a prepared
-file must not make us ask for 64 GiB. A key that is about to replace another one is kept under a second name until
-the vault says that it is in use; a crash in between leaves both, and either the old or the new one opens.
+The parameters of the derivation lie in clear beside the sealed root, so they are bounded when read: a
+prepared file must not make us ask for 64 GiB. A key that is about to replace another one is kept under a
+second name until the vault says that it is in use; a crash in between leaves both, and the old or the new one
+opens.
 """
 
 import contextlib
@@ -85,8 +86,12 @@ class KeySource(Protocol):
     def name(self) -> str:
         """What the user is told, for example ``passphrase``."""
 
-    def fresh(self) -> tuple[KdfParameters, bytearray]:
-        """A new key, for a vault being made or re-keyed; it can be had again through `keys`."""
+    def fresh(self, *, reuse: bool) -> tuple[KdfParameters, bytearray]:
+        """A key for a vault being made or re-keyed; it can be had again through `keys`.
+
+        Args:
+            reuse: One that is kept already will do: for a vault being made.
+        """
 
     def keys(self, kdf: KdfParameters) -> Iterator[bytearray]:
         """Keys that may open a root with these parameters, likeliest first.
@@ -112,7 +117,7 @@ class Passphrase:
         self._secret = bytearray(unicodedata.normalize("NFC", text).encode("utf-8"))
         self._costs = (memory_kib, passes, lanes)
 
-    def fresh(self) -> tuple[KdfParameters, bytearray]:
+    def fresh(self, *, reuse: bool) -> tuple[KdfParameters, bytearray]:
         """See `KeySource.fresh`."""
         kdf = KdfParameters(ARGON2ID, crypto.random_bytes(SALT_BYTES), *self._costs)
         return kdf, self._stretch(kdf)
@@ -143,8 +148,10 @@ class KeyFile:
         self._next = path.with_name(f"{path.name}.next")
         self._disk = disk or RealDisk()
 
-    def fresh(self) -> tuple[KdfParameters, bytearray]:
+    def fresh(self, *, reuse: bool) -> tuple[KdfParameters, bytearray]:
         """See `KeySource.fresh`."""
+        if reuse and self.path.exists():
+            return _stored(), self._read(self.path)
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         key = crypto.new_key()
         self._disk.replace(self._next, bytes(key))
@@ -189,8 +196,11 @@ class KeyringKey:
         self._ring = ring or os_keyring()
         self._account, self._next = f"{account}/key", f"{account}/key-next"
 
-    def fresh(self) -> tuple[KdfParameters, bytearray]:
+    def fresh(self, *, reuse: bool) -> tuple[KdfParameters, bytearray]:
         """See `KeySource.fresh`."""
+        kept = self._ring.get_password(KEYRING_SERVICE, self._account) if reuse else None
+        if kept:
+            return _stored(), bytearray.fromhex(kept)
         key = crypto.new_key()
         self._ring.set_password(KEYRING_SERVICE, self._next, key.hex())
         return _stored(), key

@@ -1,9 +1,9 @@
 """The root: the 32 bytes whose destruction makes a forget final, and the places that can hold them.
 
-There are two slots. A slot holds the generation, how the key above it is derived, commitments to both keys, and,
-sealed under that key (KEK), the epoch root and the store secret. A new root goes to the idle slot; then the old
-slot is overwritten. A store of roots is anything with two slots that can be overwritten for good, and it says how
-far that promise reaches (its level):
+There are two slots. A slot holds the generation, how the key above it is derived, commitments to both keys,
+and, sealed under that key (KEK), the epoch root and the store secret. A new root goes to the idle slot; then
+the old slot is overwritten. A store of roots is anything with two slots that can be overwritten for good, and
+it says how far that promise reaches (its level):
 
 ====  ==================================================================================================
 L0    a file that is overwritten in place: gone from the file system
@@ -119,7 +119,7 @@ class FileRootStore:
 
     def destroy(self, slot: int) -> None:
         """See `RootStore.destroy`."""
-        self.write(slot, crypto.random_bytes(SLOT_BYTES))
+        self.write(slot, destroyed_slot())
 
     def protection(self) -> Protection:
         """See `RootStore.protection`."""
@@ -150,7 +150,7 @@ class KeyringRootStore:
 
     def destroy(self, slot: int) -> None:
         """See `RootStore.destroy`."""
-        self.write(slot, crypto.random_bytes(SLOT_BYTES))
+        self.write(slot, destroyed_slot())
 
     def protection(self) -> Protection:
         """See `RootStore.protection`."""
@@ -191,12 +191,21 @@ class Root:
         return self.generation % len(SLOTS)
 
 
-def pack_root(root: Root, kdf: KdfParameters, kek: bytearray) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Wrapping:
+    """The key above the root, and how it is derived."""
+
+    kdf: KdfParameters
+    kek: bytearray = field(repr=False)
+
+
+def pack_root(root: Root, wrapping: Wrapping) -> bytes:
     """The bytes of a slot."""
+    kek = wrapping.kek
     secrets = bytes(root.secret), bytes(root.store_secret)
     payload = bytearray(_PAYLOAD.pack(*secrets, root.table_id, root.segments, root.capacity))
     commitments = crypto.commitment(kek, "kek"), crypto.commitment(root.secret, "root")
-    head = _HEAD.pack(_MAGIC, root.generation, kdf.packed(), root.store_id, *commitments)
+    head = _HEAD.pack(_MAGIC, root.generation, wrapping.kdf.packed(), root.store_id, *commitments)
     body = head + crypto.seal(kek, payload, head)
     crypto.wipe(payload)
     return body + hashlib.sha256(body).digest()
@@ -228,9 +237,20 @@ class SealedRoot:
         return Root(self.generation, self.store_id, *secrets, table_id, segments, capacity)
 
 
-def is_occupied(blob: bytes) -> bool:
-    """Whether a slot still holds something, be it torn, that looks like a root."""
-    return blob.startswith(_MAGIC)
+def destroyed_slot() -> bytes:
+    """Random bytes that can be told from a slot of which a crash left a part."""
+    noise = crypto.random_bytes(SLOT_BYTES - _CHECKSUM_BYTES)
+    return noise + _destroyed_mark(noise)
+
+
+def is_destroyed(blob: bytes) -> bool:
+    """Whether nothing of a root can be left in a slot."""
+    body, mark = blob[: SLOT_BYTES - _CHECKSUM_BYTES], blob[SLOT_BYTES - _CHECKSUM_BYTES :]
+    return not any(blob) or mark == _destroyed_mark(body)
+
+
+def _destroyed_mark(noise: bytes) -> bytes:
+    return hashlib.sha256(b"destroyed" + noise).digest()
 
 
 def parse_slot(blob: bytes) -> SealedRoot | None:
@@ -240,7 +260,7 @@ def parse_slot(blob: bytes) -> SealedRoot | None:
         VaultIntegrityError: It asks for a key derivation out of bounds.
     """
     body, checksum = blob[: SLOT_BYTES - _CHECKSUM_BYTES], blob[SLOT_BYTES - _CHECKSUM_BYTES :]
-    if len(blob) != SLOT_BYTES or not is_occupied(blob) or hashlib.sha256(body).digest() != checksum:
+    if len(blob) != SLOT_BYTES or not blob.startswith(_MAGIC) or hashlib.sha256(body).digest() != checksum:
         return None
     _, generation, kdf, store_id, *commitments = _HEAD.unpack_from(body)
     head, sealed = body[: _HEAD.size], body[_HEAD.size :]
