@@ -34,6 +34,7 @@ MAX_RECORD_ID = 1024
 
 _HEAD = struct.Struct(">2sBBBBBQI16s")
 HEAD_BYTES = _HEAD.size
+MAX_HEAD_BYTES = HEAD_BYTES + MAX_OWNERS * crypto.BLIND_BYTES
 _PLAIN = struct.Struct(">HI")
 
 _SMALL_BUCKETS = (64, 128, 256, 512, 768, 1216, 1896, 3968)
@@ -76,20 +77,24 @@ class Head:
         return HEAD_BYTES + crypto.BLIND_BYTES * len(self.owners)
 
 
-def parse_head(blob: bytes | memoryview) -> Head:
+def parse_head(blob: bytes | memoryview, *, available: int | None = None) -> Head:
     """What a record shows.
+
+    Args:
+        blob: The record, or its beginning.
+        available: Bytes there are of the record, where ``blob`` is its beginning only.
 
     Raises:
         VaultIntegrityError: It is no record of this version, or it is cut short.
     """
     if len(blob) < HEAD_BYTES:
         raise VaultIntegrityError("a record of the face memory is cut short")
-    magic, version, algorithm, kind, _, count, sequence, length, name = _HEAD.unpack_from(blob)
-    if magic != MAGIC or version != VERSION or count > MAX_OWNERS:
+    magic, version, algorithm, kind, schema, count, sequence, length, name = _HEAD.unpack_from(blob)
+    if magic != MAGIC or version != VERSION or schema != SCHEMA or count > MAX_OWNERS:
         raise VaultIntegrityError("a record of the face memory is damaged, or a newer Lethe wrote it")
     start = HEAD_BYTES + crypto.BLIND_BYTES * count
     size = start + crypto.NONCE_BYTES + length + crypto.TAG_BYTES
-    if size > len(blob):
+    if size > (len(blob) if available is None else available):
         raise VaultIntegrityError("a record of the face memory is cut short")
     owners = tuple(
         bytes(blob[at : at + crypto.BLIND_BYTES]) for at in range(HEAD_BYTES, start, crypto.BLIND_BYTES)

@@ -239,6 +239,10 @@ class KeyTable:
         """A key for one purpose of the whole vault."""
         return crypto.derive(self._root.store_secret, label)
 
+    def own_secrets(self) -> tuple[bytearray, bytearray]:
+        """The epoch root and the store secret, for the search of `edge.vault.verify`."""
+        return self._root.secret, self._root.store_secret
+
     def add(self, people: Iterable[PersonId]) -> None:
         """Give new people a key each; durable when it returns."""
         self._require_whole()

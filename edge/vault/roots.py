@@ -31,7 +31,7 @@ SLOTS = (0, 1)
 
 # One page each, so that no write to one slot can tear the other.
 _SLOT_STRIDE = 4096
-_MAGIC = b"LRT1"
+SLOT_MAGIC = b"LRT1"
 _HEAD = struct.Struct(f">4sQ{PACKED_BYTES}s{STORE_ID_BYTES}s32s32s")
 _PAYLOAD = struct.Struct(">32s32sIHI")
 _SEALED_BYTES = _PAYLOAD.size + crypto.OVERHEAD_BYTES
@@ -205,7 +205,7 @@ def pack_root(root: Root, wrapping: Wrapping) -> bytes:
     secrets = bytes(root.secret), bytes(root.store_secret)
     payload = bytearray(_PAYLOAD.pack(*secrets, root.table_id, root.segments, root.capacity))
     commitments = crypto.commitment(kek, "kek"), crypto.commitment(root.secret, "root")
-    head = _HEAD.pack(_MAGIC, root.generation, wrapping.kdf.packed(), root.store_id, *commitments)
+    head = _HEAD.pack(SLOT_MAGIC, root.generation, wrapping.kdf.packed(), root.store_id, *commitments)
     body = head + crypto.seal(kek, payload, head)
     crypto.wipe(payload)
     return body + hashlib.sha256(body).digest()
@@ -260,7 +260,11 @@ def parse_slot(blob: bytes) -> SealedRoot | None:
         VaultIntegrityError: It asks for a key derivation out of bounds.
     """
     body, checksum = blob[: SLOT_BYTES - _CHECKSUM_BYTES], blob[SLOT_BYTES - _CHECKSUM_BYTES :]
-    if len(blob) != SLOT_BYTES or not blob.startswith(_MAGIC) or hashlib.sha256(body).digest() != checksum:
+    if (
+        len(blob) != SLOT_BYTES
+        or not blob.startswith(SLOT_MAGIC)
+        or hashlib.sha256(body).digest() != checksum
+    ):
         return None
     _, generation, kdf, store_id, *commitments = _HEAD.unpack_from(body)
     head, sealed = body[: _HEAD.size], body[_HEAD.size :]

@@ -26,13 +26,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.vault import crypto, envelope, filesystem
+from edge.vault import crypto, envelope, filesystem, verify
 from edge.vault.database import Database, DiskFullError, Writing
 from edge.vault.decisions import WriteDecision
 from edge.vault.disk import Disk, RealDisk
 from edge.vault.envelope import Kind
 from edge.vault.filesystem import Ballast, Lock
-from edge.vault.kek import KeyFile, KeyringKey, KeySource
+from edge.vault.kek import KeyringKey, KeySource
 from edge.vault.keytable import ID_BYTES, STORE_OWNER, KeyTable, PersonId
 from edge.vault.roots import (
     STORE_ID_BYTES,
@@ -47,6 +47,7 @@ from edge.vault.roots import (
     root_folder,
 )
 from edge.vault.tombstones import Tombstone, TombstoneLog
+from edge.vault.verify import Reach, VerifyReport
 from shared.errors import (
     PolicyError,
     VaultError,
@@ -62,8 +63,8 @@ __all__ = [
     "PersonId",
     "Vault",
     "VaultStatus",
+    "VerifyReport",
     "WriteDecision",
-    "default_key",
 ]
 
 logger = logging.getLogger(__name__)
@@ -449,6 +450,15 @@ class Vault:
         with self._reading():
             return bytes(self._keys.derive(label))
 
+    def verify_forget(self, *, also: Sequence[Path] = ()) -> VerifyReport:
+        """Search every byte of the folder, and of copies of it, for what a key within reach could open.
+
+        Args:
+            also: Folders with copies, for example backups.
+        """
+        with self._reading():
+            return verify.search(self._reach(), [self._folder, root_folder(self._folder), *also])
+
     def maintenance(self) -> None:
         """What is due now and then: pending records, dead readers, ballast; the first time also leftovers."""
         with self._writing():
@@ -650,7 +660,7 @@ class Vault:
             records = self._complete(people, [intent] if intent else [])
         except VaultError:
             logger.warning("forgotten; removing the sealed remains failed, the next start tries again")
-            records = 0
+            records, self._tidied = 0, False
         logger.info(
             "forgotten people=%d records=%d generation=%d", len(known), records, self._keys.generation
         )
@@ -662,9 +672,7 @@ class Vault:
         for _ in range(2):
             try:
                 return self._noted_intent(people, dict.fromkeys(names, tombstone))
-            except VaultError as err:
-                if not isinstance(err, DiskFullError):
-                    raise
+            except DiskFullError:
                 self._ballast.drop()
         logger.warning("the disk is full: forgetting without a note of it")
         self._owed |= dict.fromkeys(names, tombstone)
@@ -678,8 +686,11 @@ class Vault:
             writing.add_intent(name, blob)
             for hashed, tombstone in tombstones.items():
                 writing.add_tombstone(hashed, tombstone.packed())
-        with _files(self._folder):
-            self._log.append_all(tombstones)
+        try:
+            with _files(self._folder):
+                self._log.append_all(tombstones)
+        except DiskFullError:
+            self._owed |= tombstones
         return name
 
     def _change_epoch_without(self, people: list[PersonId]) -> None:
@@ -707,6 +718,27 @@ class Vault:
                     for name in intents:
                         writing.drop_intent(name)
                     return removed
+
+    def _reach(self) -> Reach:
+        """All keys that can be had now, and what to expect of them."""
+        keys = self._keys
+        forgotten = self.tombstones()
+        labels = ("index", "sync", "owner", "intent")
+        kek = bytes(keys.wrapping.kek)
+        return Reach(
+            store_id=self._store_id,
+            generation=keys.generation,
+            kek=kek,
+            deks={token: dek for token, person in self._owner_by_token.items() if (dek := keys.find(person))},
+            store_dek=self._deks_of([])[0],
+            others=[*map(keys.derive, labels), *keys.own_secrets()],
+            plain={
+                "a secret of the root": bytes(keys.own_secrets()[0]),
+                "the store secret": bytes(keys.own_secrets()[1]),
+            },
+            live=self._db.count(),
+            returned=sum(self.tombstone_of(person) in forgotten for person in self.owners()),
+        )
 
     def _note(self, tombstones: dict[bytes, Tombstone]) -> None:
         with self._db.writing() as writing:
@@ -817,11 +849,6 @@ class Vault:
                 if blob is not None:
                     use(key, blob)
         return chunk, last
-
-
-def default_key(folder: Path) -> KeyFile:
-    """The key that needs no setup: a file beside the root, where no copy of the folder takes it along."""
-    return KeyFile(root_folder(folder) / "key")
 
 
 def _make(folder: Path, key: KeySource, kind: RootKind, disk: Disk) -> None:

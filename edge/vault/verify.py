@@ -1,0 +1,176 @@
+"""Does a forget hold here? Every byte of the real files is searched, every key within reach is tried.
+
+Sealed records are found at any offset, in pages that are in use, freed or half overwritten, and in copies. A
+record whose owners all have keys is expected to open: this is the control that shows the search works. One
+with an owner who has no key is what a forget leaves behind, and no key that exists may open it.
+"""
+
+import contextlib
+import mmap
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.vault import crypto, envelope
+from edge.vault.envelope import Head, Kind
+from edge.vault.roots import SLOT_BYTES, SLOT_MAGIC, parse_slot
+from shared.errors import VaultIntegrityError
+
+# LMDB holds a lock on this file that a process loses when it closes it, however it opened it.
+_LOCKED_NAME = "lock.mdb"
+_READER = "import pathlib, sys; sys.stdout.buffer.write(pathlib.Path(sys.argv[1]).read_bytes())"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """All that can be had from a vault now.
+
+    Attributes:
+        store_id: The vault.
+        generation: Its epoch.
+        kek: The key above the root.
+        deks: Keys by blind name of the person.
+        store_dek: Key of the records that belong to nobody.
+        others: Every other key that can be derived.
+        plain: Secrets that must not lie in any file as they are, by what they are.
+        live: Records in use.
+        returned: People who were forgotten and have a key nevertheless.
+    """
+
+    store_id: bytes
+    generation: int
+    kek: bytes
+    deks: Mapping[bytes, crypto.Key]
+    store_dek: crypto.Key
+    others: Sequence[crypto.Key]
+    plain: Mapping[str, bytes]
+    live: int
+    returned: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What the search found; `clean` sums it up.
+
+    Attributes:
+        files: Files read.
+        bytes_read: Bytes read.
+        records: Sealed records found, at any offset.
+        opened: Those that opened because all of their owners are remembered.
+        live: Records in use, all of which must be among the opened.
+        remains: Sealed records of people without a key.
+        keys_tried: Keys tried on each of those.
+        problems: What should not be, one clause each.
+    """
+
+    files: int
+    bytes_read: int
+    records: int
+    opened: int
+    live: int
+    remains: int
+    keys_tried: int
+    problems: tuple[str, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Nothing of anybody forgotten can be read, and the search is known to work."""
+        return not self.problems
+
+
+def search(reach: Reach, folders: Iterable[Path]) -> VerifyReport:
+    """Search all files of some folders."""
+    keys = [*reach.deks.values(), reach.store_dek, reach.kek, *reach.others]
+    files = bytes_read = records = opened = remains = 0
+    problems: dict[str, None] = {}
+    seen: set[bytes] = set()
+    for path in _files(folders):
+        with _contents(path) as data:
+            files, bytes_read = files + 1, bytes_read + len(data)
+            for what in _secrets_in(data, path, reach):
+                problems[f"{path.name}: {what}"] = None
+            for start, head in _records(data):
+                blob = bytes(data[start : start + head.size])
+                records += 1
+                if all(owner in reach.deks for owner in head.owners):
+                    opened += _opens(reach, blob, head, [_own_key(reach, head)])
+                    continue
+                remains += 1
+                # Copies of the same bytes tell nothing new.
+                if blob not in seen and _opens(reach, blob, head, [*keys, *_part_keys(reach, head)]):
+                    problems["a record of somebody forgotten opens"] = None
+                seen.add(blob)
+    if opened < reach.live:
+        problems[f"the search found {opened} of {reach.live} records in use: it proves nothing"] = None
+    if reach.returned:
+        problems[f"{reach.returned} people who were forgotten have a key"] = None
+    return VerifyReport(files, bytes_read, records, opened, reach.live, remains, len(keys), tuple(problems))
+
+
+def _records(data: bytes | mmap.mmap) -> Iterator[tuple[int, Head]]:
+    """Everything that has the form of a sealed record, with its offset."""
+    at = data.find(envelope.MAGIC)
+    while at >= 0:
+        with contextlib.suppress(VaultIntegrityError):
+            start = bytes(data[at : at + envelope.MAX_HEAD_BYTES])
+            head = envelope.parse_head(start, available=len(data) - at)
+            if head.kind in list(Kind) and head.algorithm in list(crypto.Algorithm):
+                yield at, head
+        at = data.find(envelope.MAGIC, at + 1)
+
+
+def _own_key(reach: Reach, head: Head) -> crypto.Key:
+    deks = [reach.deks[owner] for owner in head.owners] or [reach.store_dek]
+    return envelope.record_key(deks, head.name)
+
+
+def _part_keys(reach: Reach, head: Head) -> list[crypto.Key]:
+    """What can be made of the keys of those owners who still have one."""
+    deks = [reach.deks[owner] for owner in head.owners if owner in reach.deks]
+    return [envelope.record_key(deks, head.name)] if deks else []
+
+
+def _opens(reach: Reach, blob: bytes, head: Head, keys: Iterable[crypto.Key]) -> bool:
+    for key in keys:
+        with contextlib.suppress(VaultIntegrityError):
+            envelope.unseal_record(key, reach.store_id, blob, head)
+            return True
+    return False
+
+
+def _secrets_in(data: bytes | mmap.mmap, path: Path, reach: Reach) -> Iterator[str]:
+    """Secrets in clear, and roots that should have been overwritten."""
+    for what, secret in reach.plain.items():
+        if data.find(secret) >= 0:
+            yield f"{what} lies there in clear"
+    at = data.find(SLOT_MAGIC)
+    while at >= 0:
+        with contextlib.suppress(VaultIntegrityError):
+            sealed = parse_slot(bytes(data[at : at + SLOT_BYTES]))
+            if (
+                sealed is not None
+                and sealed.generation != reach.generation
+                and sealed.fits(bytearray(reach.kek))
+            ):
+                yield f"the root of epoch {sealed.generation} was not overwritten"
+        at = data.find(SLOT_MAGIC, at + 1)
+
+
+def _files(folders: Iterable[Path]) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+@contextlib.contextmanager
+def _contents(path: Path) -> Iterator[bytes | mmap.mmap]:
+    if path.name == _LOCKED_NAME:
+        yield subprocess.run(
+            [sys.executable, "-c", _READER, str(path)], capture_output=True, check=True
+        ).stdout
+    elif not path.stat().st_size:
+        yield b""
+    else:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            yield view
