@@ -30,6 +30,7 @@ bench: $(VENV)/.has-dev
 	$(BIN)/python -m benchmarks.untouched
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.bulk
 	$(BIN)/python -m benchmarks.identity
 	$(BIN)/python -m benchmarks.expression
 
