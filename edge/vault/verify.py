@@ -58,7 +58,7 @@ class VerifyReport:
         files: Files read.
         bytes_read: Bytes read.
         records: Sealed records found, at any offset.
-        opened: Those that opened because all of their owners are remembered.
+        opened: Different ones that opened because all of their owners are remembered.
         live: Records in use, all of which must be among the opened.
         remains: Sealed records of people without a key.
         keys_tried: Keys tried on each of those.
@@ -83,7 +83,9 @@ class VerifyReport:
 def search(reach: Reach, folders: Iterable[Path]) -> VerifyReport:
     """Search all files of some folders."""
     keys = [*reach.deks.values(), reach.store_dek, reach.kek, *reach.others]
-    files = bytes_read = records = opened = remains = 0
+    files = bytes_read = records = remains = 0
+    # Old pages and copies hold a record several times.
+    opened: set[tuple[int, bytes]] = set()
     problems: dict[str, None] = {}
     seen: set[bytes] = set()
     for path in _files(folders):
@@ -95,18 +97,21 @@ def search(reach: Reach, folders: Iterable[Path]) -> VerifyReport:
                 blob = bytes(data[start : start + head.size])
                 records += 1
                 if all(owner in reach.deks for owner in head.owners):
-                    opened += _opens(reach, blob, head, [_own_key(reach, head)])
+                    if _opens(reach, blob, head, [_own_key(reach, head)]):
+                        opened.add((head.kind, head.name))
                     continue
                 remains += 1
                 # Copies of the same bytes tell nothing new.
                 if blob not in seen and _opens(reach, blob, head, [*keys, *_part_keys(reach, head)]):
                     problems["a record of somebody forgotten opens"] = None
                 seen.add(blob)
-    if opened < reach.live:
-        problems[f"the search found {opened} of {reach.live} records in use: it proves nothing"] = None
+    if len(opened) < reach.live:
+        problems[f"the search found {len(opened)} of {reach.live} records in use: it proves nothing"] = None
     if reach.returned:
         problems[f"{reach.returned} people who were forgotten have a key"] = None
-    return VerifyReport(files, bytes_read, records, opened, reach.live, remains, len(keys), tuple(problems))
+    return VerifyReport(
+        files, bytes_read, records, len(opened), reach.live, remains, len(keys), tuple(problems)
+    )
 
 
 def _records(data: bytes | mmap.mmap) -> Iterator[tuple[int, Head]]:
