@@ -10,7 +10,7 @@ from pathlib import Path
 from platformdirs import user_config_path
 
 from edge.detector import DetectorConfig
-from edge.memory.settings import PASSPHRASE_VARIABLE, MemorySettings
+from edge.memory.settings import SECRET_VARIABLES, MemorySettings
 from edge.selection import SelectionConfig
 from edge.tracker import TrackerConfig
 from edge.video.containers import CODECS
@@ -22,7 +22,7 @@ from shared.ort import RuntimeConfig
 FILE_VARIABLE = "LETHE_CONFIG"
 
 # These begin like settings and are none; the last one is for our tests.
-_NOT_SETTINGS = (FILE_VARIABLE, DEBUG_VARIABLE, PASSPHRASE_VARIABLE, "LETHE_TEST_MEDIA")
+_NOT_SETTINGS = (FILE_VARIABLE, DEBUG_VARIABLE, *SECRET_VARIABLES, "LETHE_TEST_MEDIA")
 
 
 @dataclass(frozen=True, slots=True)

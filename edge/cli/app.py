@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from edge.cli import config, demo, doctor, models, swap
+from edge.cli import config, demo, doctor, memory, models, swap
 from shared import __version__
 from shared.commandline import new_app
 
@@ -15,6 +15,7 @@ app = new_app(
 app.command("swap", help=swap.HELP, no_args_is_help=True, epilog=swap.EXAMPLES)(swap.swap)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
+app.add_typer(memory.app, name="memory")
 app.add_typer(config.app, name="config")
 app.add_typer(models.app, name="models")
 

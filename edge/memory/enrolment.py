@@ -11,6 +11,7 @@ from edge.identity import face_quality
 from edge.landmarks import five_points
 from edge.media import list_inputs, probe_kind
 from edge.memory.clusters import cluster_faces
+from edge.memory.people import View
 from edge.source import judge
 from edge.stills import read_still
 from shared.arrays import Embedding
@@ -47,6 +48,11 @@ class PhotoFace:
     pitch_deg: float
     quality: float
     refusal: str | None
+
+    @property
+    def view(self) -> View:
+        """As the memory takes it."""
+        return View(self.embedding, self.yaw_deg, self.pitch_deg, self.quality)
 
     @property
     def frontality(self) -> float:

@@ -13,6 +13,9 @@ KeyPlace: TypeAlias = Literal["file", "keyring", "passphrase"]
 
 PASSPHRASE_VARIABLE = "LETHE_MEMORY_PASSPHRASE"
 """Holds the passphrase for programs; never a setting, so that no report can show it."""
+NEW_PASSPHRASE_VARIABLE = "LETHE_MEMORY_NEW_PASSPHRASE"
+BUNDLE_PASSPHRASE_VARIABLE = "LETHE_BUNDLE_PASSPHRASE"
+SECRET_VARIABLES = (PASSPHRASE_VARIABLE, NEW_PASSPHRASE_VARIABLE, BUNDLE_PASSPHRASE_VARIABLE)
 
 
 def default_memory_folder() -> Path:
