@@ -131,7 +131,7 @@ def _people_table(people: Sequence["KnownPerson"], counts: dict[bytes, int]) -> 
             Text(one_line(person.name or "-")),
             person.short_id,
             person.origin,
-            str(len(person.embeddings)),
+            str(person.views),
             str(counts.get(person.person_id, 0)),
             ago(person.last_seen_s, now_s),
             "pinned" if person.pinned else until(person.expires_at_s, now_s),
@@ -147,7 +147,7 @@ def _person_json(person: "KnownPerson", artefacts: int) -> dict[str, Any]:
         "id": person.person_id.hex(),
         "name": person.name,
         "origin": person.origin,
-        "views": len(person.embeddings),
+        "views": person.views,
         "artefacts": artefacts,
         "sources": list(person.sources),
         "created": iso(person.created_s),
@@ -184,8 +184,8 @@ def _fields(plain: dict[str, Any]) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     for key, value in plain.items():
         if isinstance(value, dict):
-            value = ", ".join(f"{name} {entry}" for name, entry in value.items() if entry is not None)
-        elif isinstance(value, list):
+            value = ", ".join(f"{name.replace('_', ' ')} {entry}" for name, entry in value.items() if entry)
+        elif isinstance(value, (list, tuple)):
             value = ", ".join(map(str, value))
         shown = "-" if value is None or value == "" else "yes" if value is True else value
         table.add_row(key.replace("_", " "), Text(one_line(str("no" if shown is False else shown))))
@@ -358,7 +358,7 @@ def _reader() -> "PhotoReader":
 def _enrolled_line(person: "KnownPerson") -> str:
     from edge.memory.times import until
 
-    views = "1 view" if len(person.embeddings) == 1 else f"{len(person.embeddings)} views"
+    views = "1 view" if person.views == 1 else f"{person.views} views"
     ends = "pinned" if person.pinned else f"forgotten {until(person.expires_at_s, time.time())}"
     return one_line(f"{person.name}: remembered ({person.short_id}, {views}, {ends} unless seen again)")
 
@@ -607,7 +607,8 @@ def _tell_forgotten(done: "Forgotten", *, as_json: bool) -> None:
         print("nobody to forget")
     else:
         people = "1 person" if done.people == 1 else f"{done.people} people"
-        print(f"forgotten: {people}, {done.records} records (level {done.level})")
+        records = "1 record" if done.records == 1 else f"{done.records} records"
+        print(f"forgotten: {people}, {records} (level {done.level})")
 
 
 @app.command(

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from edge.memory.settings import PASSPHRASE_VARIABLE, KeyPlace, MemorySettings
 from edge.vault import KeyFile, KeyringKey, KeySource, Passphrase, Vault
 from edge.vault.roots import root_folder
-from shared.errors import VaultKeyError, VaultLockedError, VaultMissingError
+from shared.errors import VaultError, VaultKeyError, VaultLockedError, VaultMissingError
 
 Notify: TypeAlias = Callable[[str], None]
 AskPassphrase: TypeAlias = Callable[[], str]
@@ -77,7 +77,19 @@ class VaultAccess:
         self._passphrase = passphrase
         self._now_s = now_s
         # Nobody is asked for the passphrase of a memory that does not exist.
-        self.vault = self._open(create=False) if self.folder.exists() else None
+        self._closed = False
+        self._vault = self._open(create=False) if self.folder.exists() else None
+
+    @property
+    def vault(self) -> Vault | None:
+        """The vault; None while there is none.
+
+        Raises:
+            VaultError: If it was closed: nothing may seem forgotten because nobody looked.
+        """
+        if self._closed:
+            raise VaultError(f"{self.folder}: the face memory is closed")
+        return self._vault
 
     def to_write(self) -> Vault:
         """The vault; it is made if there is none.
@@ -89,21 +101,22 @@ class VaultAccess:
             raise VaultLockedError(
                 f"{self.folder}: another process writes to this face memory; wait until it is done"
             )
-        if self.vault is None:
-            self.vault = self._open(create=True)
-            assert self.vault is not None
-            status = self.vault.status()
+        vault = self.vault
+        if vault is None:
+            vault = self._vault = self._open(create=True)
+            assert vault is not None
+            status = vault.status()
             self._notify(
                 f"the face memory is made in {self.folder} "
                 f"({status.key_source}; forgetting at level {status.level}: {status.level_reason})"
             )
-        return self.vault
+        return vault
 
     def close(self) -> None:
-        """Let go of the vault."""
-        if self.vault is not None:
-            self.vault.close()
-            self.vault = None
+        """Let go of the vault; closing twice is closing once."""
+        if self._vault is not None:
+            self._vault.close()
+        self._closed = True
 
     def new_key(self, place: KeyPlace, passphrase: AskPassphrase) -> KeySource:
         """Another key for this vault."""

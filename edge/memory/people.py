@@ -130,6 +130,11 @@ class KnownPerson:
     sources: tuple[str, ...]
 
     @property
+    def views(self) -> int:
+        """How many looks at them are kept beside the mean of all."""
+        return len(self.embeddings) - 1
+
+    @property
     def short_id(self) -> str:
         """The id as people are shown it."""
         return self.person_id.hex()[:SHORT_ID]

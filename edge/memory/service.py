@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -206,6 +206,8 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         self._counts: Counter[str] = Counter()
         self._next_upkeep_s = 0.0
         self._told: set[str] = set()
+        self._notes = 0
+        self._is_closed = False
         self._rule_owners: dict[str, bytes] = {}
         self._index = self._new_index()
         self._load()
@@ -277,6 +279,9 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
     def close(self) -> None:
         """Write what is waiting, let go of the vault, and leave no face in this process."""
         with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
             try:
                 if self._access.vault is not None and self._access.is_writer:
                     self._write_touches()
@@ -674,7 +679,6 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
                     "generation": status.generation,
                     "key": status.key_source,
                     "cipher": status.cipher,
-                    "processes": status.readers,
                     "exports": len(self._exports()),
                     "damaged_records": self._counts["damaged"],
                 }
@@ -685,8 +689,8 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         with self._lock:
             if self._access.vault is None:
                 return []
-            entries = [AuditEntry.from_bytes(data) for _, _, data in self._access.vault.iterate(Kind.AUDIT)]
-            return sorted(entries, key=lambda entry: entry.time_s, reverse=True)[:last]
+            newest = sorted(self._journal(self._access.vault), reverse=True)[:last]
+            return [entry for _, _, entry in newest]
 
     def verify_forget(self, also: Sequence[Path] = ()) -> VerifyReport:
         """Read every byte of the real files and try every key there is.
@@ -1098,15 +1102,22 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
     def _note(self, action: str, people: int = 0, rule: str = "", detail: str = "") -> None:
         """Write a line of the journal."""
         entry = AuditEntry(self._moment().now_s, action, people, rule, detail)
-        self._put_meta(Kind.AUDIT, secrets.token_bytes(16), entry.to_bytes())
+        self._notes += 1
+        # The number tells apart, and puts in order, what happened in one moment.
+        self._put_meta(Kind.AUDIT, self._notes.to_bytes(8) + secrets.token_bytes(8), entry.to_bytes())
 
     def _trim_audit(self) -> None:
         vault = self._access.vault
         if vault is None or vault.status().records["audit"] <= _AUDIT_LIMIT:
             return
-        entries = [(AuditEntry.from_bytes(data).time_s, name) for name, _, data in vault.iterate(Kind.AUDIT)]
-        for _, name in sorted(entries)[:-_AUDIT_LIMIT]:
+        for _, name, _ in sorted(self._journal(vault))[:-_AUDIT_LIMIT]:
             vault.delete(Kind.AUDIT, name)
+
+    def _journal(self, vault: Vault) -> Iterator[tuple[float, bytes, AuditEntry]]:
+        """Lines of the journal; they sort by time."""
+        for name, _, data in self._records(vault, Kind.AUDIT):
+            entry = AuditEntry.from_bytes(data)
+            yield entry.time_s, name, entry
 
     def _put_meta(self, kind: Kind, record_id: bytes, payload: bytes) -> None:
         decision = self._policy.decide_bookkeeping(self._moment())
