@@ -103,7 +103,7 @@ def unseal(key: Key, blob: bytes, aad: bytes, what: str) -> bytearray:
     try:
         nonce = blob[1 : 1 + NONCE_BYTES]
         return bytearray(cipher(blob[0], key).decrypt(nonce, blob[1 + NONCE_BYTES :], aad))
-    except InvalidTag as err:
+    except (InvalidTag, VaultIntegrityError) as err:
         raise VaultIntegrityError(f"{what} does not authenticate") from err
 
 

@@ -190,6 +190,11 @@ class KeyTable:
             table._read_journal()
         except FileNotFoundError as err:
             raise VaultIntegrityError(f"{table.path}: the key table of the face memory is missing") from err
+        except VaultIntegrityError as err:
+            raise VaultIntegrityError(
+                f"{table.path}: this key table does not belong to the root: it was altered, or an old copy "
+                "was put back; put the right one back, or remove the folder to start anew"
+            ) from err
         if STORE_OWNER not in table:
             raise VaultIntegrityError(f"{table.path}: the key table lacks the vault's own key")
         return table
