@@ -40,7 +40,6 @@ _GATHER = 256
 _ALONE = 131_072
 """Products of matrices no larger than this stay in the thread that asks for them. Beyond, the linear algebra
 library wakes its other threads and waits for them: where the processors are busy that takes milliseconds."""
-_SKETCH_ROWS = 4096
 _FIRST_CAPACITY = 64
 
 
@@ -413,9 +412,7 @@ class IdentityIndex:
             self._grow_columns()
             start = 0
         assert self._sketcher is not None
-        for low in range(start, self._count, _SKETCH_ROWS):
-            high = min(low + _SKETCH_ROWS, self._count)
-            self._sketcher.columns(self._rows[low:high], self._columns[:, low:high])
+        self._sketcher.columns(self._rows[start : self._count], self._columns[:, start : self._count])
 
     def _remove(self, person_ids: Collection[bytes]) -> int:
         slots = [self._slots.pop(each) for each in person_ids]

@@ -33,8 +33,8 @@ is a cosine of about 0.34; pairs of one person had 0.53 and more, pairs of two p
 
 _UNIT_TOLERANCE = 1e-2
 
-_SCRUB_ROWS = 1024
-"""More than such a library copies at a time."""
+_BATCH = 1024
+"""Embeddings turned at a time; ``scrub`` turns as many zeros, for fewer would not reach all there is."""
 
 Bits = npt.NDArray[np.uint64]
 """Sketches as words of 64 bits, shape ``(words, n)``: one column for each."""
@@ -111,6 +111,11 @@ class Sketcher:
             embeddings: Shape ``(n, d)``.
             out: Shape ``(words, n)``, uint64; may be a view.
         """
+        for low in range(0, len(embeddings), _BATCH):
+            high = min(low + _BATCH, len(embeddings))
+            self._batch(embeddings[low:high], out[:, low:high])
+
+    def _batch(self, embeddings: npt.NDArray[np.float32], out: Bits) -> None:
         word = 0
         for piece in self._pieces:
             turned = embeddings @ piece
@@ -122,9 +127,12 @@ class Sketcher:
                 scratch.fill(0)
 
     def scrub(self) -> None:
-        """Overwrite the blocks of embeddings that the linear algebra library has kept for its own use."""
+        """Overwrite the copies of embeddings that the linear algebra library keeps in its own work buffers.
+
+        It puts the rows of large batches together anew there, and leaves them until the next batch.
+        """
         for piece in self._pieces:
-            np.dot(np.zeros((_SCRUB_ROWS, self.dimensions), np.float32), piece)
+            np.dot(np.zeros((_BATCH, self.dimensions), np.float32), piece)
 
 
 def rotation(secret: bytes, label: str, dimensions: int) -> npt.NDArray[np.float32]:
