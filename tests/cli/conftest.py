@@ -17,7 +17,8 @@ Run: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 def environment(home: Path, **extra: str) -> dict[str, str]:
     """An environment without settings of whoever runs the tests."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
-    own = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "PYTHONPATH": str(REPOSITORY)}
+    own = {"HOME": str(home), "PYTHONPATH": str(REPOSITORY)}
+    own |= {"XDG_CONFIG_HOME": str(home / ".config"), "XDG_DATA_HOME": str(home / ".data")}
     return kept | own | {"NO_COLOR": "1", "COLUMNS": "100", "PYTHONUTF8": "1"} | extra
 
 

@@ -10,7 +10,7 @@ import pytest
 from shared import __version__
 from tests.cli.conftest import Run, environment
 
-HEAVY = {"cv2", "onnxruntime", "av", "PIL", "numpy"}
+HEAVY = {"cv2", "onnxruntime", "av", "PIL", "numpy", "lmdb", "cryptography"}
 
 
 def test_the_version_is_printed(lethe: Run) -> None:
@@ -21,7 +21,7 @@ def test_the_version_is_printed(lethe: Run) -> None:
 def test_the_help_lists_the_commands_and_what_they_do(lethe: Run) -> None:
     done = lethe("--help")
     assert done.returncode == 0
-    for command in ("swap", "demo", "doctor", "config", "models"):
+    for command in ("swap", "memory", "demo", "doctor", "config", "models"):
         assert command in done.stdout
 
 
