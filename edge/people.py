@@ -1,35 +1,119 @@
 """Who was seen in a job: one entry for each person, whatever the number of files they are in."""
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from shared.arrays import Embedding
+from edge.identity import face_quality
+from shared.arrays import Embedding, ImageBgr
 from shared.counters import CacheCounters
+from shared.faces import TrackedFace
+from shared.mesh.shape import head_pose
+from shared.mesh.topology import inter_ocular
+
+if TYPE_CHECKING:
+    from edge.memory import FaceMemory, Known
 
 _SAME_PERSON = 0.5
 
 
-class PeopleIndex:
-    """Embeddings of the people of a job, in memory only.
+@dataclass(frozen=True, slots=True)
+class FaceView:
+    """Where and how a face was seen.
 
-    Args:
-        counters: Counts the level ``identity``: a hit is somebody who was seen before.
+    Attributes:
+        source: The file, for rules that go by it.
+        box: The face as shares of the picture, ``x_min, y_min, x_max, y_max``, for rules that go by it.
+        quality: How good the view is, 0..1.
+        yaw_deg: Turn to the side.
+        pitch_deg: Nod.
     """
 
-    def __init__(self, counters: CacheCounters) -> None:
+    source: str = ""
+    box: tuple[float, float, float, float] | None = None
+    quality: float = 1.0
+    yaw_deg: float | None = None
+    pitch_deg: float | None = None
+
+
+def view_of(face: TrackedFace, image: ImageBgr, source: str) -> FaceView:
+    """The view that a frame gives of a face.
+
+    Args:
+        face: The face.
+        image: The frame, shape ``(h, w, 3)``.
+        source: The file it comes from.
+    """
+    pose = head_pose(face.landmarks)
+    quality = face_quality(inter_ocular(face.landmarks), face.presence, pose.yaw_deg)
+    height, width = image.shape[:2]
+    x0, y0, x1, y1 = (float(v) for v in face.xyxy / np.array([width, height, width, height], np.float32))
+    return FaceView(source, (x0, y0, x1, y1), min(max(quality, 0.0), 1.0), pose.yaw_deg, pose.pitch_deg)
+
+
+class PeopleIndex:
+    """The people of a job; those whom the face memory knows are recognised across jobs.
+
+    Args:
+        counters: Counts the level ``identity``: a hit is somebody who was seen or known before.
+        memory: The face memory, if there is one.
+    """
+
+    def __init__(self, counters: CacheCounters, memory: "FaceMemory | None" = None) -> None:
         self._counters = counters
-        self._rows: list[Embedding] = []
+        self._memory = memory
+        self._strangers: list[Embedding] = []
+        self._stranger_numbers: list[int] = []
+        self._known_numbers: dict[bytes, int] = {}
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._strangers) + len(self._known_numbers)
 
-    def see(self, embedding: Embedding) -> int:
-        """Index of the person, added if new."""
-        if self._rows:
-            alike = np.stack(self._rows) @ embedding
+    @property
+    def remembered(self) -> int:
+        """How many of them the face memory knows."""
+        return len(self._known_numbers)
+
+    def see(self, embedding: Embedding, view: FaceView | None = None) -> int:
+        """Note a person.
+
+        Args:
+            embedding: Of the face, L2-normalised.
+            view: Where and how the face was seen, for the memory.
+
+        Returns:
+            The person's number in this job, from 0.
+        """
+        known = self._recognised(embedding, view or FaceView())
+        if known is not None:
+            self._counters.hit("identity")
+            return self._known_numbers.setdefault(known.person_id, len(self))
+        return self._see_stranger(embedding)
+
+    def _recognised(self, embedding: Embedding, view: FaceView) -> "Known | None":
+        if self._memory is None:
+            return None
+        known = self._memory.recognise(
+            embedding,
+            quality=view.quality,
+            source=view.source,
+            box=view.box,
+            yaw_deg=view.yaw_deg,
+            pitch_deg=view.pitch_deg,
+        )
+        if known is not None:
+            self._memory.touch(known.person_id)
+        return known
+
+    def _see_stranger(self, embedding: Embedding) -> int:
+        if self._strangers:
+            alike = np.stack(self._strangers) @ embedding
             best = int(alike.argmax())
             if alike[best] >= _SAME_PERSON:
                 self._counters.hit("identity")
-                return best
+                return self._stranger_numbers[best]
         self._counters.miss("identity")
-        self._rows.append(embedding)
-        return len(self._rows) - 1
+        self._stranger_numbers.append(len(self))
+        self._strangers.append(embedding)
+        return self._stranger_numbers[-1]

@@ -193,6 +193,7 @@ class ReportBuilder:
         cache: Mapping[str, Mapping[str, float]],
         providers: Mapping[str, str],
         identities_seen: int = 0,
+        identities_remembered: int = 0,
         interrupted: bool = False,
         spans: Sequence[Span] = (),
     ) -> JobReport:
@@ -203,6 +204,7 @@ class ReportBuilder:
             cache: ``CacheCounters.summary()``.
             providers: ``SessionPool.loaded()``.
             identities_seen: How many different people were seen.
+            identities_remembered: How many of them the face memory knew.
             interrupted: Whether the user stopped the job.
             spans: ``StageClock.spans()``, for the trace.
         """
@@ -220,7 +222,7 @@ class ReportBuilder:
                 rungs=dict(self._rungs),
                 offload=dict.fromkeys(_OFFLOAD_KEYS, 0),
                 dropped=dict(self._dropped),
-                identities={"seen": identities_seen, "remembered": 0},
+                identities={"seen": identities_seen, "remembered": identities_remembered},
                 providers=providers,
                 interrupted=interrupted,
                 spans=tuple(spans),

@@ -4,10 +4,11 @@ The best lever on the quality of a fusion is the source photo, so every photo is
 would make a better one, and of several the best leads.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import cv2
 import numpy as np
@@ -28,6 +29,9 @@ from shared.mesh.shape import head_pose
 from shared.mesh.source import SourcePhoto
 from shared.mesh.topology import FACE_POINTS, LID_POINTS_LEFT, LID_POINTS_RIGHT, inter_ocular, with_ring
 from shared.mesh.uvgrid import GRID, face_regions, unwrap, uv_grid
+
+if TYPE_CHECKING:
+    from edge.memory import FaceMemory
 
 PreparedT = TypeVar("PreparedT")
 Role = Literal["source", "reference"]
@@ -220,15 +224,35 @@ def _choose(path: Path, faces: Sequence[TrackedFace], which: int | None, role: R
     return near[0]
 
 
+@dataclass(frozen=True, slots=True)
+class SourceRequest:
+    """Who is fused.
+
+    Attributes:
+        photos: Photos of one person; empty if the face memory knows them.
+        which: Number of the face from the left, where a photo shows several.
+        person: Name or id in the face memory, instead of photos.
+        remember_as: Name to enrol the person under, or None.
+    """
+
+    photos: tuple[Path, ...]
+    which: int | None = None
+    person: str | None = None
+    remember_as: str | None = None
+
+
 class SourceStore(Generic[PreparedT]):
     """Prepared sources of one job: each person is prepared once, whatever the number of inputs.
+
+    With a face memory, what was prepared of people it may keep is found again by later jobs.
 
     Args:
         reader: Finds the faces.
         engine: Prepares them.
         counters: Counts the level ``artefacts``.
         events: Told about every photo.
-        caches: False prepares anew for every input.
+        caches: False prepares anew for every input, and leaves the memory alone.
+        memory: The face memory, if there is one.
     """
 
     def __init__(
@@ -239,35 +263,115 @@ class SourceStore(Generic[PreparedT]):
         events: EventSink,
         *,
         caches: bool = True,
+        memory: "FaceMemory | None" = None,
     ) -> None:
+        self._memory = memory if caches else None
         self._reader = reader
         self._engine = engine
         self._counters = counters
         self._events = events
         self._caches = caches
-        self._prepared: dict[tuple[tuple[Path, ...], int | None], PreparedT] = {}
+        self._prepared: dict[SourceRequest, PreparedT] = {}
         self._told: set[Path] = set()
 
-    def prepared(self, photos: tuple[Path, ...], which: int | None = None) -> PreparedT:
+    def prepared(self, choice: SourceRequest) -> PreparedT:
         """A person, ready to be fused.
-
-        Args:
-            photos: All of one person.
-            which: Number of the face from the left, where a photo shows several.
 
         Raises:
             SourceError: If they cannot serve.
+            PolicyError: If they shall be remembered and a rule forbids it.
         """
-        key = (photos, which)
-        if self._caches and key in self._prepared:
+        if self._caches and choice in self._prepared:
             self._counters.hit("artefacts")
-            return self._prepared[key]
-        self._counters.miss("artefacts")
-        faces = self._reader.read_all(photos, which)
+            return self._prepared[choice]
+        key = None if choice.person or self._memory is None else self._key(choice)
+        made = self._recalled(choice, key)
+        if made is None:
+            self._counters.miss("artefacts")
+            made = self._made(choice, key)
+        else:
+            self._counters.hit("artefacts")
+        self._prepared[choice] = made
+        return made
+
+    def _key(self, choice: SourceRequest) -> str:
+        """Under which the person's artefact is kept: the engine and the very bytes of the photos."""
+        card = self._engine.card
+        digest = hashlib.sha256(f"{choice.which}".encode())
+        for photo in choice.photos:
+            try:
+                digest.update(hashlib.sha256(photo.read_bytes()).digest())
+            except OSError as err:
+                raise SourceError(f"source {photo}: cannot be read ({err.strerror})", path=photo) from err
+        return f"fuse/{card.name}@{card.version}/{digest.hexdigest()}/any/default"
+
+    def _recalled(self, choice: SourceRequest, key: str | None) -> PreparedT | None:
+        """What the memory kept of the person."""
+        if self._memory is None:
+            if choice.person:
+                raise SourceError(f"source @{choice.person}: the face memory is switched off for this job")
+            return None
+        if choice.person is not None:
+            key = self._key_of_person(choice.person)
+        kept = self._memory.get_artefact(key) if key is not None and not choice.remember_as else None
+        if kept is None:
+            if choice.person is not None:
+                raise SourceError(
+                    f"source @{choice.person}: is known, but no source was kept of them; "
+                    "use a photo and --remember once"
+                )
+            return None
+        return self._engine.unpack(kept)
+
+    def _key_of_person(self, name: str) -> str:
+        assert self._memory is not None
+        person = self._memory.person(name)
+        if person is None:
+            raise SourceError(f"source @{name}: nobody of that name is remembered; see `lethe memory list`")
+        card = self._engine.card
+        return f"fuse/{card.name}@{card.version}/{person.person_id.hex()}/any/default"
+
+    def _made(self, choice: SourceRequest, key: str | None) -> PreparedT:
+        faces = self._reader.read_all(choice.photos, choice.which)
         made = self._engine.prepare([SourcePhoto(f.image, f.face.landmarks) for f in faces])
         for face in faces:
             if face.path not in self._told:
                 self._told.add(face.path)
                 self._events(SourcePrepared(face.path, face.judgement.advice))
-        self._prepared[key] = made
+        if self._memory is not None and key is not None:
+            self._keep(self._memory, choice, faces, key, made)
         return made
+
+    def _keep(
+        self,
+        memory: "FaceMemory",
+        choice: SourceRequest,
+        faces: Sequence[SourceFace],
+        key: str,
+        made: PreparedT,
+    ) -> None:
+        """Enrol the person if asked to, and keep what was prepared of people the memory knows."""
+        best = faces[0]
+        source = str(best.path)
+        if choice.remember_as is not None:
+            for face in faces:
+                pose = head_pose(face.face.landmarks)
+                person = memory.remember(
+                    choice.remember_as,
+                    face.embedding,
+                    yaw_deg=pose.yaw_deg,
+                    pitch_deg=pose.pitch_deg,
+                    quality=face.judgement.score,
+                    source=source,
+                )
+        else:
+            known = memory.recognise(best.embedding, quality=best.judgement.score, source=source)
+            if known is None:
+                return
+            person = known.person_id
+        packed = self._engine.pack(made)
+        memory.put_artefact(key, [person], packed, source=source)
+        if choice.remember_as is not None:
+            card = self._engine.card
+            by_person = f"fuse/{card.name}@{card.version}/{person.hex()}/any/default"
+            memory.put_artefact(by_person, [person], packed, source=source)

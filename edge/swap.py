@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from edge.analyser import AnalyserConfig, FaceAnalyser
 from edge.animations import AnimationReader, AnimationWriter
@@ -22,7 +22,7 @@ from edge.fuser import FrameFuser
 from edge.landmarks import five_points
 from edge.media import list_inputs, probe_kind
 from edge.outputs import atomic_output, ensure_distinct, plan_outputs
-from edge.people import PeopleIndex
+from edge.people import PeopleIndex, view_of
 from edge.pipeline import run_stream
 from edge.progress import (
     EventSink,
@@ -35,19 +35,22 @@ from edge.progress import (
 )
 from edge.report import InputReport, JobReport, ReportBuilder
 from edge.selection import SelectionConfig, Selector
-from edge.source import SourceReader, SourceStore
+from edge.source import SourceReader, SourceRequest, SourceStore
 from edge.stills import read_still, write_still
 from edge.tracker import TrackerConfig
 from edge.video import Trim, VideoReader, VideoWriter
 from shared.arrays import Embedding, ImageBgr
 from shared.counters import CacheCounters
-from shared.errors import FaceFusionError, InterruptedJobError, PolicyError, UsageError
+from shared.errors import FaceFusionError, InterruptedJobError, PolicyError, SourceError, UsageError
 from shared.faces import TrackedFace
 from shared.frames import Frame, FusedFrame
 from shared.mesh.engine import MeshConfig, MeshEngine, Tier
 from shared.mesh.source import PreparedSource
 from shared.ort import RuntimeConfig, SessionPool
 from shared.timing import StageClock
+
+if TYPE_CHECKING:
+    from edge.memory import FaceMemory
 
 _PROGRESS_EVERY_S = 0.2
 _FPS_WINDOW_S = 2.0
@@ -61,10 +64,14 @@ class Pair:
     Attributes:
         source: One or several photos of the person whose face is fused.
         reference: A photo of the person to be covered; None for whoever is there.
+        person: Name or id in the face memory, instead of ``source``.
+        covers: Name or id in the face memory, instead of ``reference``.
     """
 
-    source: tuple[Path, ...]
+    source: tuple[Path, ...] = ()
     reference: Path | None = None
+    person: str | None = None
+    covers: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,7 @@ class SwapOptions:
         runtime: How networks are run.
         detection: What counts as a face.
         tracking: How faces are followed.
+        remember_as: Enrol the person of the first pair in the face memory under this name.
         keep_spans: Keep what is needed for a trace; memory grows with the length of the job.
     """
 
@@ -99,6 +107,7 @@ class SwapOptions:
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     detection: DetectorConfig = field(default_factory=DetectorConfig)
     tracking: TrackerConfig = field(default_factory=TrackerConfig)
+    remember_as: str | None = None
     keep_spans: bool = False
 
 
@@ -123,9 +132,11 @@ class Swapper:
         options: How.
         events: Told what happens.
         stop: Set it from another thread to end the job.
+        memory: The face memory: knows people and keeps what was prepared of them. None leaves nothing behind.
 
     Raises:
         SourceError: If a source or a reference cannot serve.
+        PolicyError: If somebody shall be remembered and a rule forbids it.
         ModelError: If a network does not load.
     """
 
@@ -136,8 +147,9 @@ class Swapper:
         *,
         events: EventSink = ignore_events,
         stop: threading.Event | None = None,
+        memory: "FaceMemory | None" = None,
     ) -> None:
-        if not pairs:
+        if not pairs or not all(pair.source or pair.person for pair in pairs):
             raise UsageError("nobody to fuse: give at least one source")
         self.options = options or SwapOptions()
         self._pairs = tuple(pairs)
@@ -147,7 +159,8 @@ class Swapper:
         self._counters = CacheCounters()
         self._builder = ReportBuilder()
         self._sessions = SessionPool(self.options.runtime)
-        self._people = PeopleIndex(self._counters)
+        self._memory = memory
+        self._people = PeopleIndex(self._counters, memory)
         self._embedder = MobileFaceNet(self._sessions)
         mesh = MeshConfig(self.options.tier, self.options.shape_strength)
         self._engine = MeshEngine(mesh, counters=self._counters, caches=self.options.caches)
@@ -161,7 +174,7 @@ class Swapper:
         finder = FaceAnalyser(self._sessions, AnalyserConfig(detector=self.options.detection))
         self._reader = SourceReader(finder, self._embedder)
         self._store: SourceStore[PreparedSource] = SourceStore(
-            self._reader, self._engine, self._counters, events, caches=self.options.caches
+            self._reader, self._engine, self._counters, events, caches=self.options.caches, memory=memory
         )
         self._references = tuple(self._read_reference(pair) for pair in self._pairs)
         self._sources()
@@ -169,14 +182,26 @@ class Swapper:
 
     def _read_reference(self, pair: Pair) -> Embedding | None:
         """Who the person to be covered is."""
-        return (
-            None if pair.reference is None else self._reader.read(pair.reference, role="reference").embedding
-        )
+        if pair.covers is not None:
+            known = self._memory.person(pair.covers) if self._memory is not None else None
+            if known is None or not len(known.embeddings):
+                raise SourceError(f"reference @{pair.covers}: nobody of that name is remembered")
+            return known.embeddings[0]
+        if pair.reference is None:
+            return None
+        return self._reader.read(pair.reference, role="reference").embedding
 
     def _sources(self) -> list[PreparedSource]:
         """The prepared people, in the order of the pairs."""
         with self._clock.stage("prepare"):
-            return [self._store.prepared(pair.source, self.options.source_face) for pair in self._pairs]
+            return [self._store.prepared(choice) for choice in self._choices()]
+
+    def _choices(self) -> list[SourceRequest]:
+        names = [self.options.remember_as, *[None] * len(self._pairs)]
+        return [
+            SourceRequest(pair.source, self.options.source_face, pair.person, name)
+            for pair, name in zip(self._pairs, names, strict=False)
+        ]
 
     def _new_analyser(self) -> FaceAnalyser:
         config = SelectionConfig(self.options.faces, self.options.match_threshold)
@@ -201,10 +226,11 @@ class Swapper:
         self._fuse_still(frame)
         return frame.image
 
-    def _fuse_still(self, frame: Frame) -> FusedFrame:
+    def _fuse_still(self, frame: Frame, source: str = "") -> FusedFrame:
         faces = self._stills.analyse_still(frame)
         for face in faces:
-            self._people.see(self._embedder.embed(frame.image, five_points(face.landmarks)))
+            embedding = self._embedder.embed(frame.image, five_points(face.landmarks))
+            self._people.see(embedding, view_of(face, frame.image, source))
         return FrameFuser(self._engine, self._sources(), self._clock).fuse(frame, faces)
 
     def swap(self, path: Path, output: Path, *, index: int = 0, total: int = 1) -> InputReport:
@@ -275,7 +301,7 @@ class Swapper:
         with self._clock.stage("decode"):
             still = read_still(path)
         counts.frames_in = 1
-        fused = self._fuse_still(still.frame)
+        fused = self._fuse_still(still.frame, str(path))
         self._count(fused, counts)
         self._stop_if_asked()
         with self._clock.stage("encode"), atomic_output(output) as part:
@@ -338,17 +364,27 @@ class Swapper:
 
         def analyse(frame: Frame) -> tuple[TrackedFace, ...]:
             faces = analyser.analyse(frame)
-            self._note_people(analyser, [face.track_id for face in faces], seen)
+            self._note_people(analyser, frame, faces, seen, str(path))
             return faces
 
         run_stream(frames, analyse, fuser.fuse, write_and_count, clock=self._clock, stop=self._stop)
 
-    def _note_people(self, analyser: FaceAnalyser, track_ids: Sequence[int], seen: set[int]) -> None:
+    def _note_people(
+        self,
+        analyser: FaceAnalyser,
+        frame: Frame,
+        faces: Sequence[TrackedFace],
+        seen: set[int],
+        source: str,
+    ) -> None:
         """Look every track up once, when its identity is known."""
-        for track_id in track_ids:
-            if track_id not in seen and (embedding := analyser.embedding(track_id)) is not None:
-                seen.add(track_id)
-                self._people.see(embedding)
+        for face in faces:
+            if face.track_id in seen:
+                continue
+            embedding = analyser.embedding(face.track_id)
+            if embedding is not None:
+                seen.add(face.track_id)
+                self._people.see(embedding, view_of(face, frame.image, source))
 
     def _count(self, fused: FusedFrame, counts: _Counts) -> None:
         counts.frames_out += 1
@@ -366,6 +402,7 @@ class Swapper:
             cache=self._counters.summary(),
             providers=self._sessions.loaded(),
             identities_seen=len(self._people),
+            identities_remembered=self._people.remembered,
             interrupted=interrupted,
             spans=self._clock.spans(),
         )
@@ -405,6 +442,7 @@ def swap_files(
     *,
     events: EventSink = ignore_events,
     stop: threading.Event | None = None,
+    memory: "FaceMemory | None" = None,
 ) -> JobReport:
     """Fuse into files and folders. An input that fails does not stop the others.
 
@@ -416,6 +454,7 @@ def swap_files(
         options: How.
         events: Told what happens.
         stop: Set it from another thread to end the job; what is finished stays.
+        memory: The face memory; None leaves nothing behind.
 
     Returns:
         The report; ``raise_for_status()`` turns failures into exceptions.
@@ -429,7 +468,7 @@ def swap_files(
     files = [path for path in list_inputs(inputs) if path in inputs or not path.is_relative_to(output)]
     outputs = plan_outputs(files, output, roots=folders)
     events(JobStarted(len(files)))
-    swapper = Swapper(pairs, options, events=events, stop=stop)
+    swapper = Swapper(pairs, options, events=events, stop=stop, memory=memory)
     try:
         for index, (path, target) in enumerate(zip(files, outputs, strict=True)):
             swapper.swap(path, target, index=index, total=len(files))

@@ -3,18 +3,30 @@
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from edge.cli.parsing import check_faces, check_side_file, choose_sources, faces_for, parse_trim
+from edge.cli.parsing import (
+    SourceChoice,
+    check_faces,
+    check_side_file,
+    choose_sources,
+    faces_for,
+    parse_trim,
+)
+from shared.commandline import one_line
+from shared.errors import UsageError
 
 if TYPE_CHECKING:
+    from edge.memory import FaceMemory
+    from edge.memory.settings import MemorySettings
     from edge.report import JobReport
     from edge.settings import Settings
-    from edge.swap import SwapOptions
+    from edge.swap import Pair, SwapOptions
     from edge.video import Trim
     from shared.config import Loaded
 
@@ -34,9 +46,12 @@ lethe swap -s me.jpg photos/ clip.mov -o fused/ --report report.json
 lethe swap -s me.jpg --reference anna.jpg group.jpg -o group-me.jpg
 
 lethe swap --map me.jpg=anna.jpg --map you.jpg=ben.jpg clip.mp4 -o both.mp4
+
+lethe swap -s me.jpg --remember me clip.mp4 -o fused.mp4; lethe swap -s @me other.mp4 -o other-me.mp4
 """
 
 _CHOOSING, _ENCODING, _FUSING, _WATCHING = "Who onto whom", "Output", "Fusion", "Watching the job"
+_REMEMBERING = "Face memory"
 
 
 def swap(
@@ -57,8 +72,9 @@ def swap(
         typer.Option(
             "--source",
             "-s",
-            metavar="FILE",
-            help="Photo of the face to fuse; several photos of one person make a better likeness.",
+            metavar="FILE|@NAME",
+            help="Photo of the face to fuse; several photos of one person make a better likeness. "
+            "@NAME is somebody the face memory knows.",
             show_default=False,
             rich_help_panel=_CHOOSING,
         ),
@@ -84,8 +100,8 @@ def swap(
     reference: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="Photo of the person to cover; means --faces match.",
+            metavar="FILE|@NAME",
+            help="Photo of the person to cover, or somebody remembered; means --faces match.",
             show_default=False,
             rich_help_panel=_CHOOSING,
         ),
@@ -155,6 +171,51 @@ def swap(
             "--no-cache", help="Compute everything anew, to measure the caches.", rich_help_panel=_FUSING
         ),
     ] = False,
+    remember: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Enrol the person of --source, who consents, in the face memory under this name.",
+            show_default=False,
+            rich_help_panel=_REMEMBERING,
+        ),
+    ] = None,
+    no_remember: Annotated[
+        bool,
+        typer.Option(
+            "--no-remember",
+            help="Leave the face memory alone: nobody is recognised, nothing is kept.",
+            rich_help_panel=_REMEMBERING,
+        ),
+    ] = False,
+    face_recognition_score: Annotated[
+        float | None,
+        typer.Option(
+            metavar="0..1",
+            help="How alike a face and a known person must be (cosine); grows with the memory by default.",
+            show_default=False,
+            rich_help_panel=_REMEMBERING,
+        ),
+    ] = None,
+    face_cache_lifetime: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DAYS",
+            help="Forget enrolled people so long after they were last seen (30).",
+            show_default=False,
+            rich_help_panel=_REMEMBERING,
+        ),
+    ] = None,
+    face_cache_limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Keep at most so many people; those not seen for longest go first (10000).",
+            show_default=False,
+            rich_help_panel=_REMEMBERING,
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -193,7 +254,7 @@ def swap(
     from edge.cli.stopping import stop_on_signals
     from edge.progress import JobFinished
     from edge.settings import load
-    from edge.swap import Pair, swap_files
+    from edge.swap import swap_files
     from edge.video import Trim
     from shared.config import Flag
 
@@ -207,16 +268,67 @@ def swap(
             "output.codec": Flag("--codec", codec),
             "output.quality": Flag("--quality", quality),
             "cache.enabled": Flag("--no-cache", False if no_cache else None),
+            "memory.recognition_score": Flag("--face-recognition-score", face_recognition_score),
+            "memory.ttl_enrolled_days": Flag("--face-cache-lifetime", face_cache_lifetime),
+            "memory.limit_people": Flag("--face-cache-limit", face_cache_limit),
         },
     )
     check_faces(loaded.values.selection.faces, choices)
-    options = _options(loaded.values, Trim(*window), source_face, keep_spans=trace is not None)
-    pairs = [Pair(choice.source, choice.reference) for choice in choices]
-    with make_renderer(as_json=as_json, quiet=quiet) as renderer, stop_on_signals() as stop:
-        result = swap_files(pairs, inputs, output, options, events=renderer, stop=stop)
+    options = dataclasses.replace(
+        _options(loaded.values, Trim(*window), source_face, keep_spans=trace is not None),
+        remember_as=remember,
+    )
+    pairs = [_pair(choice) for choice in choices]
+    wants_memory = remember is not None or any(pair.person or pair.covers for pair in pairs)
+    if no_remember and wants_memory:
+        raise UsageError("--no-remember contradicts --remember and @NAME: leave out one of them")
+    with (
+        make_renderer(as_json=as_json, quiet=quiet) as renderer,
+        stop_on_signals() as stop,
+        _memory(loaded.values.memory, needed=wants_memory, off=no_remember) as memory,
+    ):
+        result = swap_files(pairs, inputs, output, options, events=renderer, stop=stop, memory=memory)
         _write_side_files(result, loaded, report, trace)
         renderer(JobFinished(report))
     result.raise_for_status()
+
+
+def _pair(choice: SourceChoice) -> "Pair":
+    """Photos and people of one choice; ``@NAME`` is somebody whom the face memory knows."""
+    from edge.swap import Pair
+
+    names = [str(path)[1:] for path in choice.source if str(path).startswith("@")]
+    if names and len(choice.source) > 1:
+        raise UsageError(
+            f"--source @{names[0]}: stands for all photos of that person; give no others beside it"
+        )
+    reference = choice.reference
+    covers = str(reference)[1:] if reference is not None and str(reference).startswith("@") else None
+    return Pair(
+        source=() if names else choice.source,
+        reference=None if covers else reference,
+        person=names[0] if names else None,
+        covers=covers,
+    )
+
+
+@contextmanager
+def _memory(settings: "MemorySettings", *, needed: bool, off: bool) -> Iterator["FaceMemory | None"]:
+    """The face memory, where there is one or one is asked for; a job never makes one by itself."""
+    if off or (settings.policy == "off" and not needed):
+        yield None
+        return
+    if not (needed or settings.policy == "seen" or settings.folder.exists()):
+        yield None
+        return
+    from edge.memory import FaceMemory
+
+    with FaceMemory.open(settings, notify=_note) as memory:
+        yield memory
+
+
+def _note(text: str) -> None:
+    print(one_line(f"note: {text}"), file=sys.stderr)
 
 
 def _check_side_files(report: Path | None, trace: Path | None, others: Sequence[Path]) -> None:

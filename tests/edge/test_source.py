@@ -11,7 +11,7 @@ from PIL import Image
 from edge.analyser import FaceAnalyser
 from edge.embedder import MobileFaceNet
 from edge.progress import Event, SourcePrepared
-from edge.source import SourceReader, SourceStore, judge
+from edge.source import SourceReader, SourceRequest, SourceStore, judge
 from shared.arrays import ImageBgr
 from shared.counters import CacheCounters
 from shared.engines import EngineCard
@@ -234,7 +234,7 @@ def store(
 def test_a_person_is_prepared_once_and_told_of_once(reader: SourceReader, samples: Path) -> None:
     kept, engine, counters, events = store(reader)
     photos = (samples / "single_face.jpg",)
-    assert {kept.prepared(photos) for _ in range(4)} == {"person 1"}
+    assert {kept.prepared(SourceRequest(photos)) for _ in range(4)} == {"person 1"}
     assert engine.prepared == [1]
     assert counters.summary()["artefacts"] == {"hits": 3, "misses": 1, "rate": 0.75}
     assert [type(event) for event in events] == [SourcePrepared]
@@ -243,14 +243,14 @@ def test_a_person_is_prepared_once_and_told_of_once(reader: SourceReader, sample
 def test_another_face_of_the_same_photo_is_another_person(reader: SourceReader, samples: Path) -> None:
     kept, engine, _, _ = store(reader)
     photos = (samples / "multi_face.jpg",)
-    assert kept.prepared(photos, 2) != kept.prepared(photos, 3)
+    assert kept.prepared(SourceRequest(photos, 2)) != kept.prepared(SourceRequest(photos, 3))
     assert len(engine.prepared) == 2
 
 
 def test_without_caches_everybody_is_prepared_anew(reader: SourceReader, samples: Path) -> None:
     kept, engine, counters, events = store(reader, caches=False)
     photos = (samples / "single_face.jpg",)
-    assert [kept.prepared(photos) for _ in range(2)] == ["person 1", "person 2"]
+    assert [kept.prepared(SourceRequest(photos)) for _ in range(2)] == ["person 1", "person 2"]
     assert engine.prepared == [1, 1]
     assert counters.summary()["artefacts"]["hits"] == 0
     assert len(events) == 1
@@ -262,7 +262,7 @@ def test_all_usable_photos_reach_the_engine_with_their_advice(
     small, _ = _scaled(image_of("single_face.jpg"), faces_of("single_face.jpg")[0], 0.5)
     Image.fromarray(small[..., ::-1]).save(tmp_path / "small.png")
     kept, engine, _, events = store(reader)
-    kept.prepared((tmp_path / "small.png", samples / "single_face.jpg"))
+    kept.prepared(SourceRequest((tmp_path / "small.png", samples / "single_face.jpg")))
     assert engine.prepared == [2]
     told = {event.path.name: event.advice for event in events if isinstance(event, SourcePrepared)}
     assert set(told) == {"small.png", "single_face.jpg"}
@@ -273,6 +273,6 @@ def test_a_source_that_cannot_serve_is_not_kept(reader: SourceReader, samples: P
     kept, engine, _, events = store(reader)
     for _ in range(2):
         with pytest.raises(SourceError):
-            kept.prepared((samples / "multi_face.jpg",))
+            kept.prepared(SourceRequest((samples / "multi_face.jpg",)))
     assert engine.prepared == []
     assert events == []
