@@ -78,6 +78,7 @@ class VaultAccess:
         self._now_s = now_s
         # Nobody is asked for the passphrase of a memory that does not exist.
         self._closed = False
+        self._level: str | None = None
         self._vault = self._open(create=False) if self.folder.exists() else None
 
     @property
@@ -90,6 +91,13 @@ class VaultAccess:
         if self._closed:
             raise VaultError(f"{self.folder}: the face memory is closed")
         return self._vault
+
+    @property
+    def level(self) -> str:
+        """How far a forget reaches here; ``-`` while there is no vault."""
+        if self._level is None and self.vault is not None:
+            self._level = self.vault.status().level
+        return self._level or "-"
 
     def to_write(self) -> Vault:
         """The vault; it is made if there is none.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from edge.memory.index import Match
 from edge.memory.policy import Consent, Purpose, Subject
 from edge.memory.sketch import Sketch
-from edge.memory.templates import Sample, Templates, enrol, extend, pose_of, update
+from edge.memory.templates import Sample, Templates, enrol, extend, packed_matrix, pose_of, update
 from shared.arrays import Embedding
 from shared.errors import UsageError, VaultIntegrityError
 
@@ -101,6 +101,65 @@ class Consenting:
         return GivenConsent(self.scope, self.given_by, now_s, ends_s)
 
 
+class Looks:
+    """What one person looks like, unpacked when somebody needs more than the rows of the index.
+
+    At the start of a job there are thousands of people, of whom few will be met.
+
+    Args:
+        packed: As templates write themselves.
+        templates: The same, unpacked; None where nobody has yet.
+    """
+
+    __slots__ = ("_packed", "_templates")
+
+    def __init__(self, packed: bytes, templates: Templates | None = None) -> None:
+        self._packed = packed
+        self._templates = templates
+
+    @classmethod
+    def of(cls, templates: Templates) -> "Looks":
+        """From templates."""
+        return cls(templates.to_bytes(), templates)
+
+    @property
+    def templates(self) -> Templates:
+        """Unpacked.
+
+        Raises:
+            VaultIntegrityError: If they cannot be read.
+        """
+        if self._templates is None:
+            self._templates = Templates.from_bytes(self._packed)
+        return self._templates
+
+    def to_bytes(self) -> bytes:
+        """As templates write themselves."""
+        return self._packed
+
+    def rows(self) -> npt.NDArray[np.float32]:
+        """What the index compares with, shape ``(n, d)``; of length 1 but for rounding. A copy.
+
+        Raises:
+            VaultIntegrityError: If they cannot be read.
+        """
+        rows = packed_matrix(self._packed)
+        # The mean of one photo is that photo: once is enough.
+        return rows[1:] if len(rows) == 2 and np.array_equal(rows[0], rows[1]) else rows
+
+    def wipe(self) -> None:
+        """Overwrite the numbers in this process, as far as they can be."""
+        self._packed = b""
+        if self._templates is None:
+            return
+        arrays = [self._templates.anchor, self._templates.recent]
+        for prototype in self._templates.prototypes:
+            arrays += [prototype.embedding, prototype.origin]
+        for array in arrays:
+            if array.flags.writeable:
+                array.fill(0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownPerson:
     """Somebody who is remembered, for whoever asks; changing it changes nothing.
@@ -131,8 +190,8 @@ class KnownPerson:
 
     @property
     def views(self) -> int:
-        """How many looks at them are kept beside the mean of all."""
-        return len(self.embeddings) - 1
+        """How many looks at them are kept, beside the mean of all where there are several."""
+        return max(1, len(self.embeddings) - 1)
 
     @property
     def short_id(self) -> str:
@@ -146,7 +205,7 @@ class Person:
 
     Attributes:
         person_id: Random, 16 bytes.
-        templates: What they look like.
+        looks: What they look like.
         created_s: When they became known, seconds since 1970.
         last_seen_s: When they were last seen.
         name: What they are called; None for people who were only seen.
@@ -158,7 +217,7 @@ class Person:
     """
 
     person_id: bytes
-    templates: Templates
+    looks: Looks
     created_s: float
     last_seen_s: float
     name: str | None = None
@@ -174,12 +233,7 @@ class Person:
     ) -> "Person":
         """Somebody nobody knew before."""
         templates = enrol(recogniser, [view.sample(now_s) for view in views])
-        return cls(person_id, templates, now_s, now_s, sources=(source,) if source else ())
-
-    @property
-    def recogniser(self) -> str:
-        """The model their embeddings come from."""
-        return self.templates.recogniser
+        return cls(person_id, Looks.of(templates), now_s, now_s, sources=(source,) if source else ())
 
     @property
     def short_id(self) -> str:
@@ -188,8 +242,8 @@ class Person:
 
     @property
     def embeddings(self) -> npt.NDArray[np.float32]:
-        """What the index compares with, shape ``(n, d)``, the anchor first; a copy."""
-        return self.templates.matrix()
+        """What the index compares with, shape ``(n, d)``; a copy."""
+        return self.looks.rows()
 
     def subject(self, sketch: Sketch | None = None) -> Subject:
         """As the policy takes them."""
@@ -204,15 +258,16 @@ class Person:
 
     def with_views(self, views: Sequence[View], now_s: float) -> "Person":
         """With more photos that are surely theirs."""
-        samples = [view.sample(now_s) for view in views]
-        return replace(self, templates=extend(self.templates, self.recogniser, samples))
+        samples, templates = [view.sample(now_s) for view in views], self.looks.templates
+        return replace(self, looks=Looks.of(extend(templates, templates.recogniser, samples)))
 
     def learnt(self, view: View, match: Match, now_s: float) -> "Person | None":
         """After a look at them that may teach something; None where it did not."""
         if view.yaw_deg is None or view.pitch_deg is None:
             return None
-        templates, _ = update(self.templates, view.sample(now_s), match, allowed=True)
-        return None if templates is self.templates else replace(self, templates=templates)
+        before = self.looks.templates
+        after, _ = update(before, view.sample(now_s), match, allowed=True)
+        return None if after is before else replace(self, looks=Looks.of(after))
 
     def seen(self, now_s: float, source: str | None) -> "Person":
         """As they are after having been seen once more."""
@@ -238,12 +293,7 @@ class Person:
 
     def wipe(self) -> None:
         """Overwrite the numbers of their face in this process."""
-        arrays = [self.templates.anchor, self.templates.recent]
-        for prototype in self.templates.prototypes:
-            arrays += [prototype.embedding, prototype.origin]
-        for array in arrays:
-            if array.flags.writeable:
-                array.fill(0)
+        self.looks.wipe()
 
     def to_bytes(self) -> bytes:
         """For the vault: what is plain as JSON, what is a face as templates write themselves."""
@@ -262,11 +312,13 @@ class Person:
             else [consent.scope, consent.given_by, consent.given_at_s, _finite(consent.expires_at_s)],
         }
         head = json.dumps(plain, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        return len(head).to_bytes(_LENGTH_BYTES) + head + self.templates.to_bytes()
+        return len(head).to_bytes(_LENGTH_BYTES) + head + self.looks.to_bytes()
 
     @classmethod
     def from_bytes(cls, person_id: bytes, data: bytes) -> "Person":
         """Back from ``to_bytes``.
+
+        Whether the looks can be read is found out when they are.
 
         Raises:
             VaultIntegrityError: If they cannot be read, for example because a newer version wrote them.
@@ -278,7 +330,7 @@ class Person:
                 raise ValueError("version")
             return cls(
                 person_id,
-                Templates.from_bytes(data[end:]),
+                Looks(bytes(data[end:])),
                 float(plain["created_s"]),
                 float(plain["last_seen_s"]),
                 None if plain["name"] is None else check_name(plain["name"]),

@@ -15,13 +15,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from edge.memory.access import AskPassphrase, Notify, VaultAccess, passphrase_of_environment
 from edge.memory.books import (
@@ -557,13 +558,13 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         with self._lock:
             gone = frozenset(person_ids)
             if not gone or self._access.vault is None:
-                return Forgotten(0, 0, *self._level())
+                return Forgotten(0, 0, self._access.level, 0)
             vault = self._access.to_write()
             self._purge(gone)
             receipt = vault.forget(gone)
             self._write_exports(without(self._exports(), gone))
             self._note(action, receipt.people)
-            return Forgotten(receipt.people, receipt.records, *self._level())
+            return Forgotten(receipt.people, receipt.records, self._access.level, receipt.generation)
 
     def forget_all(self) -> Forgotten:
         """Forget everybody; the rules stay.
@@ -573,13 +574,13 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         """
         with self._lock:
             if self._access.vault is None:
-                return Forgotten(0, 0, *self._level())
+                return Forgotten(0, 0, self._access.level, 0)
             vault = self._access.to_write()
             self._purge(frozenset(self._people))
             receipt = vault.forget_all(keep=self._rule_owners.values())
             self._write_exports(())
             self._note("forget-all", receipt.people)
-            return Forgotten(receipt.people, receipt.records, *self._level())
+            return Forgotten(receipt.people, receipt.records, self._access.level, receipt.generation)
 
     def copies_of(self, person_ids: Collection[bytes]) -> list[str]:
         """Bundles that left with some of these people in them."""
@@ -723,16 +724,19 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             self._access.to_write().rekey(self._access.new_key(place, passphrase))
             self._note("rekey", detail=place)
 
-    def upkeep(self) -> Forgotten:
+    def upkeep(self, *, at_start: bool = False) -> Forgotten:
         """Forget whoever's time is over or is beyond the limits, all in one change of the root.
 
         Done at the start, every few minutes of a job, and at any time by calling this.
+
+        Args:
+            at_start: Leave out what takes long and can wait.
         """
         with self._lock:
             moment = self._moment()
             self._next_upkeep_s = self._monotonic_s() + _UPKEEP_EVERY_S
             if self._access.vault is None or not self._access.is_writer:
-                return Forgotten(0, 0, *self._level())
+                return Forgotten(0, 0, self._access.level, 0)
             plan = plan_upkeep(self._remembered(), self._policy.config, moment)
             for who in plan.redate:
                 self._note_seen(self._people[who], moment)
@@ -740,7 +744,8 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             self._write_clock()
             self._drop_old_rules(moment)
             self._trim_audit()
-            self._access.vault.maintenance()
+            if not at_start:
+                self._access.vault.maintenance()
             return self.forget(plan.forget, action="expire")
 
     # Moving ----------------------------------------------------------------------------------------------
@@ -802,13 +807,14 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             return "forgotten_before"
         try:
             person = Person.from_bytes(who, bundled.record)
+            recogniser = person.looks.templates.recogniser
         except VaultIntegrityError:
             return "refused"
         subject = person.subject(self._sketch(person.embeddings[0]))
         # Nobody lives longer by being moved.
         decision = self._decide(subject, self._situation(_BUNDLE, moment), moment)
         end_s = expires_at_s(subject, self._policy.config, moment.now_s)
-        if person.recogniser != RECOGNISER or not decision.allowed or end_s <= moment.now_s:
+        if recogniser != RECOGNISER or not decision.allowed or end_s <= moment.now_s:
             return "refused"
         vault = self._access.to_write()
         if vault.is_forgotten(who):
@@ -834,12 +840,8 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
                 self._rule_owners[rule.rule_id] = owners[0]
             self._set_rules([*self._policy.rules, rule])
         for _, owners, payload in self._records(vault, Kind.PERSON):
-            try:
+            with self._counting_damage():
                 person = Person.from_bytes(owners[0], payload)
-            except VaultIntegrityError:
-                self._counts["damaged"] += 1
-                continue
-            if person.recogniser == RECOGNISER:
                 self._people[person.person_id] = person
         self._index_all()
         if self._counts["damaged"]:
@@ -848,7 +850,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
                 "forget and enrol those people anew"
             )
         if self._access.is_writer and self._settings.policy != "off":
-            self.upkeep()
+            self.upkeep(at_start=True)
 
     def _records(self, vault: Vault, kind: Kind) -> Iterable[tuple[bytes, list[bytes], bytes]]:
         """Records of a kind; damaged ones are counted and left out."""
@@ -865,12 +867,30 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         return IdentityIndex(RECOGNISER, DIMENSIONS, secrets.token_bytes(32), config)
 
     def _index_all(self) -> None:
-        people = list(self._people.values())
-        if people:
-            rows = np.concatenate([person.embeddings for person in people])
-            counts = [len(person.embeddings) for person in people]
-            self._index.put_many([person.person_id for person in people], RECOGNISER, rows, counts)
-            rows.fill(0)
+        """Everybody whose looks can be read; the others stay, to be forgotten or enrolled anew."""
+        ids, rows = [], []
+        for person in self._people.values():
+            with self._counting_damage():
+                embeddings = person.embeddings
+                if embeddings.shape[1] == DIMENSIONS:
+                    rows.append(embeddings)
+                    ids.append(person.person_id)
+        self._put_rows(ids, rows)
+
+    def _put_rows(self, ids: Sequence[bytes], rows: Sequence[npt.NDArray[np.float32]]) -> None:
+        if ids:
+            together = np.concatenate(rows)
+            self._index.put_many(ids, RECOGNISER, together, [len(each) for each in rows])
+            together.fill(0)
+            for each in rows:
+                each.fill(0)
+
+    @contextmanager
+    def _counting_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except VaultIntegrityError:
+            self._counts["damaged"] += 1
 
     def _moment(self) -> Moment:
         return self._clock.read(self._now_s(), self._monotonic_s(), synchronised=_is_clock_synchronised())
@@ -943,13 +963,6 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
                     sizes[owner] += len(payload)
         return sizes
 
-    def _level(self) -> tuple[str, int]:
-        vault = self._access.vault
-        if vault is None:
-            return "-", 0
-        status = vault.status()
-        return status.level, status.generation
-
     def _to_enrol(self, name: str, views: Sequence[View]) -> Person | None:
         """Whom views under a name belong to; None for somebody new."""
         named = self._named(name)
@@ -1013,15 +1026,17 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         self._touched.clear()
         if people and self._access.is_writer:
             moment = self._moment()
-            self._put_people(people, [self._policy.decide_upkeep(p.subject(), moment) for p in people])
+            self._write_people(people, [self._policy.decide_upkeep(p.subject(), moment) for p in people])
 
     def _put_people(self, people: Sequence[Person], decisions: Sequence[WriteDecision]) -> None:
         """Write people and have them known."""
+        self._write_people(people, decisions)
+        self._people |= {person.person_id: person for person in people}
+        self._put_rows([p.person_id for p in people], [p.embeddings for p in people])
+
+    def _write_people(self, people: Sequence[Person], decisions: Sequence[WriteDecision]) -> None:
         items = [Item(Kind.PERSON, p.person_id, [p.person_id], p.to_bytes()) for p in people]
         self._access.to_write().put_many(list(decisions), items)
-        for person in people:
-            self._people[person.person_id] = person
-            self._index.put(person.person_id, RECOGNISER, person.embeddings)
 
     def _change(self, person: Person, action: str) -> KnownPerson:
         """Write somebody who is remembered anew, with nothing added."""

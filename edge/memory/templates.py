@@ -198,9 +198,34 @@ class Templates:
                 raise ValueError("rows")
             return cls(str(header["recogniser"]), rows[0], prototypes, recent=rows[split:])
         except (KeyError, TypeError, ValueError, IndexError) as err:
-            raise VaultIntegrityError(
-                "templates of a person cannot be read: damaged, or written by a newer version"
-            ) from err
+            raise _unreadable() from err
+
+
+def packed_matrix(data: bytes) -> npt.NDArray[np.float32]:
+    """``Templates.matrix`` straight from ``to_bytes``, for an index of many people.
+
+    Returns:
+        Shape ``(n, d)``, the anchor first, of length 1 but for rounding; a copy.
+
+    Raises:
+        VaultIntegrityError: If they cannot be read, for example because a newer version wrote them.
+    """
+    try:
+        head, _, body = data.partition(b"\n")
+        header = json.loads(head)
+        if header["version"] != _VERSION:
+            raise ValueError("version")
+        rows = np.frombuffer(body, "<f2").reshape(-1, header["dimensions"])
+        origins = range(2, 1 + 2 * len(header["prototypes"]), 2)
+        if not len(rows) > len(origins) * 2:
+            raise ValueError("rows")
+        return np.delete(rows, origins, axis=0).astype(np.float32)
+    except (KeyError, TypeError, ValueError) as err:
+        raise _unreadable() from err
+
+
+def _unreadable() -> VaultIntegrityError:
+    return VaultIntegrityError("templates of a person cannot be read: damaged, or written by a newer version")
 
 
 def enrol(recogniser: str, samples: Sequence[Sample]) -> Templates:

@@ -468,7 +468,7 @@ def test_a_forget_is_chosen_by_time_and_by_source(home: Home) -> None:
     memory = home.open()
     remember(memory, "Anna", 1, source="/holidays/a.jpg")
     home.clock.pass_s(3 * 3600)
-    remember(memory, "Ben", 2, source="/home/b.jpg")
+    remember(memory, "Ben", 2, source="/party/b.jpg")
 
     assert [p.name for p in memory.seen_since(home.clock.wall_s - 3600)] == ["Ben"]
     assert [p.name for p in memory.from_source("/holidays")] == ["Anna"]
