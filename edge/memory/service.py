@@ -7,7 +7,6 @@ acknowledged last. Until somebody is to be remembered, nothing exists on the dis
 
 import hashlib
 import hmac
-import json
 import logging
 import math
 import secrets
@@ -25,20 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.memory.access import AskPassphrase, Notify, VaultAccess, passphrase_of_environment
-from edge.memory.books import (
-    CLOCK_RECORD,
-    EXPORTS_RECORD,
-    AuditEntry,
-    Export,
-    clock_from_bytes,
-    clock_to_bytes,
-    exports_from_bytes,
-    exports_to_bytes,
-    without,
-)
+from edge.memory.books import AuditEntry, Export, without
 from edge.memory.bundle import Bundle, BundledPerson
-from edge.memory.clock import ClockGuard, Moment
+from edge.memory.clock import Moment
 from edge.memory.index import IdentityIndex, Match, MatchConfig, Verdict
+from edge.memory.ledger import Ledger
 from edge.memory.people import Consenting, KnownPerson, Person, View, check_name, same_name
 from edge.memory.policy import (
     DAY_S,
@@ -54,16 +44,13 @@ from edge.memory.policy import (
     strictest,
     to_forget,
 )
+from edge.memory.rulebook import RuleBook
 from edge.memory.rules import (
     Box,
-    NeverPerson,
     NeverRule,
     Situation,
-    rule_from_plain,
-    rule_to_plain,
 )
 from edge.memory.settings import KeyPlace, MemorySettings
-from edge.memory.sketch import Sketch, Sketcher
 from edge.vault import Item, Kind, Vault, VerifyReport, WriteDecision
 from shared.arrays import Embedding
 from shared.errors import (
@@ -87,7 +74,6 @@ _ANOTHER_PERSON = 0.30
 _SEEN_QUALITY = 0.5
 """Whoever is seen worse than this is not remembered as seen: they would be seen anew the next time."""
 _UPKEEP_EVERY_S = 300.0
-_AUDIT_LIMIT = 10_000
 _BUNDLE = "bundle:"
 """The source of whoever comes in a bundle, for rules that go by it."""
 
@@ -199,17 +185,15 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         # Protects everything below, and the order of what is written.
         self._lock = threading.RLock()
         self._people: dict[bytes, Person] = {}
-        self._policy = MemoryPolicy(_policy_config(settings))
-        self._clock = ClockGuard()
-        self._sketcher: Sketcher | None = None
+        self._rules = RuleBook(access, _policy_config(settings), RECOGNISER, DIMENSIONS)
+        self._ledger = Ledger(access, self._policy)
+        self._clock = self._ledger.clock()
         self._purgers: list[Purger] = []
         self._touched: set[bytes] = set()
         self._counts: Counter[str] = Counter()
         self._next_upkeep_s = 0.0
         self._told: set[str] = set()
-        self._notes = 0
         self._is_closed = False
-        self._rule_owners: dict[str, bytes] = {}
         self._index = self._new_index()
         self._load()
 
@@ -286,7 +270,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             try:
                 if self._access.vault is not None and self._access.is_writer:
                     self._write_touches()
-                    self._write_clock()
+                    self._ledger.write_clock(self._moment(), self._clock)
             finally:
                 self._access.close()
                 self._index.close()
@@ -432,7 +416,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
                 consent=given.for_policy(),
                 pinned=person is not None and person.pinned,
                 first_seen_s=moment.now_s if person is None else person.created_s,
-                sketch=self._sketch(views[0].embedding),
+                sketch=self._rules.sketch(views[0].embedding),
             )
             decision = strictest(
                 [self._decide(subject, self._situation(each, moment), moment) for each in sources or [""]]
@@ -448,7 +432,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
                 person = person.seen(moment.now_s, each)
             person = replace(person, name=name, origin="enrolled", consent=given, last_seen_s=moment.now_s)
             self._put_people([person], [decision])
-            self._note("enrol", 1, decision.rule_id)
+            self._ledger.note(self._moment(), "enrol", 1, rule=decision.rule_id)
             return self._shown(person)
 
     def get_artefact(self, key: str, owners: Collection[bytes] = ()) -> bytes | None:
@@ -481,7 +465,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             known = [person for person in people if person is not None]
             if len(known) < len(people) or not known or not self._access.is_writer:
                 return False
-            subjects = [replace(p.subject(), sketch=self._sketch(p.embeddings[0])) for p in known]
+            subjects = [replace(p.subject(), sketch=self._rules.sketch(p.embeddings[0])) for p in known]
             decision = self._policy.decide(subjects, self._situation(source, moment), Purpose.FUSE, moment)
             if not decision.allowed:
                 self._counts["denied"] += 1
@@ -562,8 +546,8 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             vault = self._access.to_write()
             self._purge(gone)
             receipt = vault.forget(gone)
-            self._write_exports(without(self._exports(), gone))
-            self._note(action, receipt.people)
+            self._ledger.write_exports(self._moment(), without(self._ledger.exports(), gone))
+            self._ledger.note(self._moment(), action, receipt.people)
             return Forgotten(receipt.people, receipt.records, self._access.level, receipt.generation)
 
     def forget_all(self) -> Forgotten:
@@ -577,23 +561,22 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
                 return Forgotten(0, 0, self._access.level, 0)
             vault = self._access.to_write()
             self._purge(frozenset(self._people))
-            receipt = vault.forget_all(keep=self._rule_owners.values())
-            self._write_exports(())
-            self._note("forget-all", receipt.people)
+            receipt = vault.forget_all(keep=self._rules.owners)
+            self._ledger.write_exports(self._moment(), ())
+            self._ledger.note(self._moment(), "forget-all", receipt.people)
             return Forgotten(receipt.people, receipt.records, self._access.level, receipt.generation)
 
     def copies_of(self, person_ids: Collection[bytes]) -> list[str]:
         """Bundles that left with some of these people in them."""
         with self._lock:
-            return [each.text() for each in self._exports() if each.people & set(person_ids)]
+            return [each.text() for each in self._ledger.exports() if each.people & set(person_ids)]
 
     # Rules -----------------------------------------------------------------------------------------------
 
     def rules(self) -> list[NeverRule]:
         """What is never remembered; rules whose end has come are left out."""
         with self._lock:
-            now_s = self._moment().sure_s
-            return [rule for rule in self._policy.rules if rule.expires_at_s > now_s]
+            return self._rules.in_force(self._moment())
 
     def never(self, rule: NeverRule) -> NeverRule:
         """Add a rule that somebody asked for.
@@ -602,15 +585,10 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             PolicyError: If it may not be kept.
         """
         with self._lock:
-            self._write_rule(rule)
-            self._set_rules([*self._policy.rules, rule])
-            self._note("never", rule=f"never-{rule.kind}:{rule.rule_id}")
+            moment = self._moment()
+            self._rules.add(rule, moment)
+            self._ledger.note(moment, "never", rule=f"never-{rule.kind}:{rule.rule_id}")
             return rule
-
-    @staticmethod
-    def new_rule_id() -> str:
-        """An id for a rule: random, so that it says nothing."""
-        return secrets.token_hex(4)
 
     def never_person(self, views: Sequence[Embedding], expires_at_s: float = math.inf) -> NeverRule:
         """Add the rule about one person; whether they are remembered now is another matter.
@@ -620,12 +598,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             expires_at_s: Until when, seconds since 1970.
         """
         with self._lock:
-            mean: Embedding = np.sum(views, axis=0, dtype=np.float32)
-            mean /= np.float32(max(float(np.linalg.norm(mean)), 1e-12))
-            sketch = self._make_sketch(mean)
-            return self.never(
-                NeverPerson(rule_id=self.new_rule_id(), sketch=sketch, expires_at_s=expires_at_s)
-            )
+            return self.never(self._rules.person_rule(views, expires_at_s))
 
     def allow(self, rule_ids: Collection[str] | None) -> list[str]:
         """Take rules back.
@@ -640,15 +613,11 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             UsageError: If there is no such rule; then none goes.
         """
         with self._lock:
-            rules = {rule.rule_id: rule for rule in self._policy.rules}
-            unknown = [each for each in rule_ids or () if each not in rules]
-            if unknown:
-                raise UsageError(f"{unknown[0]}: there is no such rule; see lethe memory never")
-            gone = list(rules if rule_ids is None else dict.fromkeys(rule_ids))
+            gone = list(self._policy.rules) if rule_ids is None else self._rules.find(rule_ids)
+            self._rules.remove(gone)
             if gone:
-                self._remove_rules([rules[each] for each in gone])
-                self._note("allow", detail=f"{len(gone)} rules")
-            return gone
+                self._ledger.note(self._moment(), "allow", detail=f"{len(gone)} rules")
+            return [rule.rule_id for rule in gone]
 
     # The memory itself -----------------------------------------------------------------------------------
 
@@ -680,7 +649,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
                     "generation": status.generation,
                     "key": status.key_source,
                     "cipher": status.cipher,
-                    "exports": len(self._exports()),
+                    "exports": len(self._ledger.exports()),
                     "damaged_records": self._counts["damaged"],
                 }
             return plain
@@ -688,10 +657,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
     def audit(self, last: int = 100) -> list[AuditEntry]:
         """What was done, the newest first."""
         with self._lock:
-            if self._access.vault is None:
-                return []
-            newest = sorted(self._journal(self._access.vault), reverse=True)[:last]
-            return [entry for _, _, entry in newest]
+            return self._ledger.newest(last)
 
     def verify_forget(self, also: Sequence[Path] = ()) -> VerifyReport:
         """Read every byte of the real files and try every key there is.
@@ -722,7 +688,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             if self._access.vault is None:
                 raise VaultMissingError(f"{self._access.folder}: there is no face memory here yet")
             self._access.to_write().rekey(self._access.new_key(place, passphrase))
-            self._note("rekey", detail=place)
+            self._ledger.note(self._moment(), "rekey", detail=place)
 
     def upkeep(self, *, at_start: bool = False) -> Forgotten:
         """Forget whoever's time is over or is beyond the limits, all in one change of the root.
@@ -741,9 +707,9 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             for who in plan.redate:
                 self._note_seen(self._people[who], moment)
             self._write_touches()
-            self._write_clock()
-            self._drop_old_rules(moment)
-            self._trim_audit()
+            self._ledger.write_clock(self._moment(), self._clock)
+            self._rules.remove([rule for rule in self._policy.rules if rule.expires_at_s <= moment.sure_s])
+            self._ledger.trim()
             if not at_start:
                 self._access.vault.maintenance()
             return self.forget(plan.forget, action="expire")
@@ -779,8 +745,10 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         """
         with self._lock:
             people = frozenset(person.person_id for person in bundle.people)
-            self._write_exports([*self._exports(), Export(self._moment().now_s, file, people)])
-            self._note("export", len(people))
+            self._ledger.write_exports(
+                self._moment(), [*self._ledger.exports(), Export(self._moment().now_s, file, people)]
+            )
+            self._ledger.note(self._moment(), "export", len(people))
 
     def take_over(self, bundle: Bundle) -> TakenOver:
         """Remember the people of a bundle; whoever was forgotten, here or there, stays forgotten.
@@ -795,7 +763,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             counts: Counter[str] = Counter(forgotten_now=len(dead))
             for bundled in bundle.people:
                 counts[self._take_over_one(bundled, bundle, moment)] += 1
-            self._note("import", counts["added"])
+            self._ledger.note(self._moment(), "import", counts["added"])
             return TakenOver(**counts)
 
     def _take_over_one(self, bundled: BundledPerson, bundle: Bundle, moment: Moment) -> str:
@@ -810,7 +778,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             recogniser = person.looks.templates.recogniser
         except VaultIntegrityError:
             return "refused"
-        subject = person.subject(self._sketch(person.embeddings[0]))
+        subject = person.subject(self._rules.sketch(person.embeddings[0]))
         # Nobody lives longer by being moved.
         decision = self._decide(subject, self._situation(_BUNDLE, moment), moment)
         end_s = expires_at_s(subject, self._policy.config, moment.now_s)
@@ -833,12 +801,6 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         vault = self._access.vault
         if vault is None:
             return
-        self._clock = self._read_clock(vault)
-        for record_id, owners, payload in self._records(vault, Kind.NEVER):
-            rule = _rule_from_bytes(record_id, payload)
-            if owners:
-                self._rule_owners[rule.rule_id] = owners[0]
-            self._set_rules([*self._policy.rules, rule])
         for _, owners, payload in self._records(vault, Kind.PERSON):
             with self._counting_damage():
                 person = Person.from_bytes(owners[0], payload)
@@ -892,6 +854,10 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         except VaultIntegrityError:
             self._counts["damaged"] += 1
 
+    @property
+    def _policy(self) -> MemoryPolicy:
+        return self._rules.policy
+
     def _moment(self) -> Moment:
         return self._clock.read(self._now_s(), self._monotonic_s(), synchronised=_is_clock_synchronised())
 
@@ -903,18 +869,6 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         decision = self._policy.decide([subject], situation, Purpose.RECOGNISE, moment)
         self._counts["denied"] += not decision.allowed
         return decision
-
-    def _sketch(self, embedding: Embedding) -> Sketch | None:
-        """Keyed bits of a face, where there is a rule to compare them with."""
-        if not any(isinstance(rule, NeverPerson) for rule in self._policy.rules):
-            return None
-        return self._make_sketch(embedding)
-
-    def _make_sketch(self, embedding: Embedding) -> Sketch:
-        if self._sketcher is None:
-            vault = self._access.vault or self._access.to_write()
-            self._sketcher = Sketcher(vault.secret("sketch"), RECOGNISER, DIMENSIONS)
-        return self._sketcher.sketch(embedding)
 
     def _get(self, person_id: bytes) -> Person:
         person = self._people.get(person_id)
@@ -988,7 +942,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         """With the policy ``seen``: somebody new, if the view is good and no rule forbids it."""
         if view.quality < _SEEN_QUALITY or not self._access.is_writer:
             return
-        subject = Subject(first_seen_s=moment.now_s, sketch=self._sketch(view.embedding))
+        subject = Subject(first_seen_s=moment.now_s, sketch=self._rules.sketch(view.embedding))
         decision = self._decide(subject, situation, moment)
         if not decision.allowed:
             return
@@ -1007,7 +961,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         """Note when and where somebody was seen; a clear view may teach the memory."""
         if not self._access.is_writer:
             return
-        subject = person.subject(self._sketch(view.embedding))
+        subject = person.subject(self._rules.sketch(view.embedding))
         if not self._decide(subject, situation, moment).allowed:
             return
         learnt = person.learnt(view, match, moment.now_s)
@@ -1042,7 +996,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         """Write somebody who is remembered anew, with nothing added."""
         decision = self._policy.decide_upkeep(person.subject(), self._moment())
         self._put_people([person], [decision])
-        self._note(action, 1, decision.rule_id)
+        self._ledger.note(self._moment(), action, 1, rule=decision.rule_id)
         return self._shown(person)
 
     def _artefact(self, key: str, owners: Collection[bytes]) -> bytes | None:
@@ -1084,84 +1038,6 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         for purger in self._purgers:
             purger(gone)
 
-    def _set_rules(self, rules: Iterable[NeverRule]) -> None:
-        self._policy = MemoryPolicy(self._policy.config, rules)
-
-    def _write_rule(self, rule: NeverRule) -> None:
-        decision = self._policy.decide_rule(rule, self._moment(), asked=True)
-        decision.require(self._moment().now_s)
-        vault = self._access.to_write()
-        owners = []
-        if isinstance(rule, NeverPerson):
-            # A key of its own: taken back, the bits are gone like any person's.
-            owners = [vault.new_owner()]
-            self._rule_owners[rule.rule_id] = owners[0]
-        vault.put(
-            decision, Kind.NEVER, rule.rule_id.encode(), owners, json.dumps(rule_to_plain(rule)).encode()
-        )
-
-    def _remove_rules(self, rules: Sequence[NeverRule]) -> None:
-        vault = self._access.to_write()
-        owners = [self._rule_owners.pop(r.rule_id) for r in rules if r.rule_id in self._rule_owners]
-        self._set_rules([rule for rule in self._policy.rules if rule not in rules])
-        for rule in rules:
-            vault.delete(Kind.NEVER, rule.rule_id.encode())
-        if owners:
-            vault.forget(owners)
-
-    def _drop_old_rules(self, moment: Moment) -> None:
-        old = [rule for rule in self._policy.rules if rule.expires_at_s <= moment.sure_s]
-        if old:
-            self._remove_rules(old)
-
-    def _note(self, action: str, people: int = 0, rule: str = "", detail: str = "") -> None:
-        """Write a line of the journal."""
-        entry = AuditEntry(self._moment().now_s, action, people, rule, detail)
-        self._notes += 1
-        # The number tells apart, and puts in order, what happened in one moment.
-        self._put_meta(Kind.AUDIT, self._notes.to_bytes(8) + secrets.token_bytes(8), entry.to_bytes())
-
-    def _trim_audit(self) -> None:
-        vault = self._access.vault
-        if vault is None or vault.status().records["audit"] <= _AUDIT_LIMIT:
-            return
-        for _, name, _ in sorted(self._journal(vault))[:-_AUDIT_LIMIT]:
-            vault.delete(Kind.AUDIT, name)
-
-    def _journal(self, vault: Vault) -> Iterator[tuple[float, bytes, AuditEntry]]:
-        """Lines of the journal; they sort by time."""
-        for name, _, data in self._records(vault, Kind.AUDIT):
-            entry = AuditEntry.from_bytes(data)
-            yield entry.time_s, name, entry
-
-    def _put_meta(self, kind: Kind, record_id: bytes, payload: bytes) -> None:
-        decision = self._policy.decide_bookkeeping(self._moment())
-        self._access.to_write().put(decision, kind, record_id, [], payload)
-
-    def _exports(self) -> tuple[Export, ...]:
-        if self._access.vault is None:
-            return ()
-        try:
-            return exports_from_bytes(self._access.vault.get(Kind.META, EXPORTS_RECORD))
-        except VaultMissingError:
-            return ()
-
-    def _write_exports(self, exports: Iterable[Export]) -> None:
-        exports = tuple(exports)
-        if exports != self._exports():
-            self._put_meta(Kind.META, EXPORTS_RECORD, exports_to_bytes(exports))
-
-    def _read_clock(self, vault: Vault) -> ClockGuard:
-        try:
-            return ClockGuard(clock_from_bytes(vault.get(Kind.META, CLOCK_RECORD)))
-        except (VaultMissingError, ValueError, KeyError):
-            return ClockGuard()
-
-    def _write_clock(self) -> None:
-        if self._access.vault is not None:
-            self._moment()
-            self._put_meta(Kind.META, CLOCK_RECORD, clock_to_bytes(self._clock.state))
-
     def _upkeep_if_due(self) -> None:
         if self._monotonic_s() >= self._next_upkeep_s:
             self.upkeep()
@@ -1185,15 +1061,6 @@ def _policy_config(settings: MemorySettings) -> PolicyConfig:
         limit_people=settings.limit_people,
         limit_bytes=settings.limit_mb * 1_000_000,
     )
-
-
-def _rule_from_bytes(record_id: bytes, payload: bytes) -> NeverRule:
-    rule_id = record_id.decode("ascii", "replace")
-    try:
-        plain = json.loads(payload)
-    except ValueError:
-        plain = {}
-    return rule_from_plain(plain, rule_id=rule_id)
 
 
 def _artefact_id(key: str) -> bytes:
