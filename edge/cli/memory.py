@@ -690,9 +690,7 @@ def never(
         if person is not None or seen is not None:
             rule = _never_person(memory, person, seen, ends_s, yes=yes)
         else:
-            from edge.memory.rulebook import new_rule_id
-
-            named = {"rule_id": new_rule_id(), "expires_at_s": ends_s}
+            named = {"rule_id": memory.new_rule_id(), "expires_at_s": ends_s}
             rule = memory.never(_rule(source, zone, hours, days, label, named))
     _tell_rules([rule], as_json=as_json)
 

@@ -44,7 +44,7 @@ from edge.memory.policy import (
     strictest,
     to_forget,
 )
-from edge.memory.rulebook import RuleBook
+from edge.memory.rulebook import RuleBook, new_rule_id
 from edge.memory.rules import (
     Box,
     NeverRule,
@@ -589,6 +589,11 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             self._rules.add(rule, moment)
             self._ledger.note(moment, "never", rule=f"never-{rule.kind}:{rule.rule_id}")
             return rule
+
+    @staticmethod
+    def new_rule_id() -> str:
+        """An id for a rule: random, so that it says nothing."""
+        return new_rule_id()
 
     def never_person(self, views: Sequence[Embedding], expires_at_s: float = math.inf) -> NeverRule:
         """Add the rule about one person; whether they are remembered now is another matter.
