@@ -1,11 +1,14 @@
 """Who a face is, among everybody who is remembered: prototypes in memory, compared by cosine.
 
-Up to ``EXACT_LIMIT`` prototypes every one is compared. Beyond, sign sketches (see ``edge.memory.sketch``) are
-compared first, 256 bits of all of them and then 512 bits of what is left, and the exact comparison is for the
-few that remain. The sketches are made at that point, with a secret of the vault, and never stored; nothing of
-the index is: it is built anew at every start.
+Up to 20,000 prototypes of 192 numbers every one is compared. Beyond, sign sketches (``edge.memory.sketch``)
+are compared first, 256 bits of all of them and then 512 bits of what is left, and the exact comparison is for
+the few that remain. The sketches are made at that point, with a secret of the vault, and never stored; nor is
+anything else of the index: it is built anew at every start.
 
-A search is an approximation only beyond ``EXACT_LIMIT``: it misses about one in 100 of those whose cosine
+All of it happens in the thread that asks. A second one was tried: it halves the time where a processor is
+idle, and doubles it where none is, for then one waits for the other.
+
+A search is an approximation only there: it misses about one in 100 of those whose cosine
 lies at the lower end of what counts as "maybe", one in 2000 at the threshold, and next to none above.
 
 Whoever is removed leaves no bytes behind: rows move by direct copies, freed rows and outgrown buffers are
@@ -14,8 +17,7 @@ overwritten with zeros, and so is everything a search has gathered.
 
 import math
 import threading
-from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -26,16 +28,14 @@ import numpy.typing as npt
 from edge.memory.sketch import Bits, Sketcher, radius_for, require_unit
 from shared.arrays import Embedding
 
-EXACT_LIMIT = 20_000
-"""Up to so many prototypes a plain comparison is the fastest."""
+EXACT_NUMBERS = 20_000 * 192
+"""Up to so many numbers in all prototypes a plain comparison is the fastest: they fit processors' caches."""
 
 _FIRST_WORDS, _WORDS = 4, 8
 _SIGMAS = 2.5
 """How far beyond the bits expected at the lower end of "maybe" a sketch is still looked at."""
 _BLOCK = 131_072
 """Columns compared at a time: fewer spend their time in calls, more fall out of the processor's cache."""
-_HELP_FROM = 2 * _BLOCK
-"""From so many prototypes a second thread takes its share of the blocks."""
 _GATHER = 256
 _ALONE = 131_072
 """Products of matrices no larger than this stay in the thread that asks for them. Beyond, the linear algebra
@@ -120,12 +120,17 @@ class _Near(NamedTuple):
 
 
 class _Scratch:
-    """Work buffers of one thread for one block of columns."""
+    """Work buffers for one block of columns."""
 
     def __init__(self) -> None:
         self.xor = np.zeros(_BLOCK, np.uint64)
         self.bits = np.zeros(_BLOCK, np.uint8)
         self.distances = np.zeros(_BLOCK, np.uint8)
+
+    def wipe(self) -> None:
+        """Overwrite what the last search left."""
+        for buffer in (self.xor, self.bits, self.distances):
+            buffer.fill(0)
 
 
 class IdentityIndex:
@@ -157,8 +162,7 @@ class IdentityIndex:
         self._sketcher: Sketcher | None = None
         self._columns: Bits = np.zeros((_WORDS, 0), np.uint64)
         self._gathered = np.zeros((_GATHER, dimensions), np.float32)
-        self._scratch: list[_Scratch] = []
-        self._helper: ThreadPoolExecutor | None = None
+        self._scratch: _Scratch | None = None
 
     def __len__(self) -> int:
         """How many prototypes there are."""
@@ -244,17 +248,14 @@ class IdentityIndex:
         """
         with self._lock:
             gone = self._remove([each for each in person_ids if each in self._slots])
-            if self._sketcher is not None:
+            if self._sketcher is not None and self._scratch is not None:
                 self._sketcher.scrub()
+                self._scratch.wipe()
             return gone
 
     def close(self) -> None:
-        """Take everybody out, leave no bytes of them, and end the helping thread."""
+        """Take everybody out and leave no bytes of them."""
         self.remove(list(self._slots))
-        with self._lock:
-            helper, self._helper = self._helper, None
-        if helper is not None:
-            helper.shutdown()
 
     def residue(self) -> int:
         """How many bytes outside of the rows in use are not zero; 0 unless something is broken."""
@@ -308,22 +309,15 @@ class IdentityIndex:
 
     def _scan(self, words: npt.NDArray[np.uint64], radius: int) -> _Near:
         """All columns that differ in no more than ``radius`` bits from ``words``."""
-        # Both threads take blocks from one iterator: if the helper gets no processor, this one does it all.
-        starts = iter(range(0, self._count, _BLOCK))
-        future = None
-        if self._helper is not None and self._count >= _HELP_FROM:
-            future = self._helper.submit(self._scan_blocks, starts, words, radius, self._scratch[1])
-        found = self._scan_blocks(starts, words, radius, self._scratch[0])
-        if future is not None and not future.cancel():
-            found += future.result()
+        assert self._scratch is not None
+        near = [
+            self._scan_block(start, words, radius, self._scratch) for start in range(0, self._count, _BLOCK)
+        ]
+        if not near:
+            return _Near(np.zeros(0, np.intp), np.zeros(0, np.uint16))
         return _Near(
-            np.concatenate([each.rows for each in found]), np.concatenate([each.distances for each in found])
+            np.concatenate([each.rows for each in near]), np.concatenate([each.distances for each in near])
         )
-
-    def _scan_blocks(
-        self, starts: Iterator[int], words: npt.NDArray[np.uint64], radius: int, scratch: _Scratch
-    ) -> list[_Near]:
-        return [self._scan_block(start, words, radius, scratch) for start in starts]
 
     def _scan_block(self, start: int, words: npt.NDArray[np.uint64], radius: int, scratch: _Scratch) -> _Near:
         stop = min(start + _BLOCK, self._count)
@@ -404,11 +398,10 @@ class IdentityIndex:
     def _sketch(self, start: int) -> None:
         """Write the sketches of the rows from ``start``, or of all once there are many."""
         if not len(self._columns[0]):
-            if self._count <= EXACT_LIMIT:
+            if self._count * self.dimensions <= EXACT_NUMBERS:
                 return
             self._sketcher = Sketcher(self._secret, self.recogniser, self.dimensions, 64 * _WORDS)
-            self._scratch = [_Scratch(), _Scratch()]
-            self._helper = ThreadPoolExecutor(1, thread_name_prefix="lethe-lookup")
+            self._scratch = _Scratch()
             self._grow_columns()
             start = 0
         assert self._sketcher is not None
