@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shared.commandline import new_app, one_line, stdout_console
-from shared.errors import UsageError
+from shared.errors import UsageError, VaultLockedError
 
 if TYPE_CHECKING:
     from edge.memory.enrolment import FoundPeople, FoundPerson, PhotoFace, PhotoReader
@@ -567,37 +567,50 @@ def forget(
     chosen = [bool(who), everybody, seen_since is not None, source is not None]
     if sum(chosen) != 1:
         raise UsageError("forget whom? give names or ids, or one of --all, --seen-since WHEN, --source SRC")
-    with _memory(writes=True) as memory:
-        if everybody:
-            people = memory.people()
-        elif seen_since is not None:
-            from edge.memory.times import parse_moment_s
+    since_s = None
+    if seen_since is not None:
+        from edge.memory.times import parse_moment_s
 
-            people = memory.seen_since(parse_moment_s(seen_since, time.time(), flag="--seen-since"))
-        elif source is not None:
+        since_s = parse_moment_s(seen_since, time.time(), flag="--seen-since")
+
+    def choose(memory: "FaceMemory") -> "Sequence[KnownPerson]":
+        if since_s is not None:
+            return memory.seen_since(since_s)
+        if source is not None:
             from edge.memory.rule_texts import source_name
 
-            people = memory.from_source(source_name(source))
-        else:
-            people = list({(p := memory.require(one)).person_id: p for one in who or ()}.values())
-        done = _forget(memory, people, everybody=everybody, yes=yes)
+            return memory.from_source(source_name(source))
+        if everybody:
+            return memory.people()
+        return list({(p := memory.require(one)).person_id: p for one in who or ()}.values())
+
+    try:
+        with _memory(writes=True) as memory:
+            people = choose(memory)
+            _confirm_forget(memory, people, everybody=everybody, yes=yes)
+            ids = [person.person_id for person in people]
+            done = memory.forget_all() if everybody else memory.forget(ids)
+    except VaultLockedError:
+        # Somebody else writes, perhaps for hours: have them do it.
+        with _memory(writes=False) as memory:
+            people = choose(memory)
+            _confirm_forget(memory, people, everybody=everybody, yes=yes)
+            done = memory.ask_to_forget([person.person_id for person in people])
     _tell_forgotten(done, as_json=as_json)
 
 
-def _forget(
+def _confirm_forget(
     memory: "FaceMemory", people: Sequence["KnownPerson"], *, everybody: bool, yes: bool
-) -> "Forgotten":
-    if people or everybody:
-        named = ", ".join(person.name or person.short_id for person in people[:5])
-        more = f" and {len(people) - 5} more" if len(people) > 5 else ""
-        whom = "everybody" if everybody else one_line(named + more)
-        copies = memory.copies_of([person.person_id for person in people])
-        if copies:
-            _note(f"copies that left this machine cannot be recalled: {', '.join(copies)}")
-        _confirm(f"Forget {whom} for good?", yes=yes)
-    if everybody:
-        return memory.forget_all()
-    return memory.forget([person.person_id for person in people])
+) -> None:
+    """Say where copies went, and ask."""
+    if not people and not everybody:
+        return
+    named = ", ".join(person.name or person.short_id for person in people[:5])
+    more = f" and {len(people) - 5} more" if len(people) > 5 else ""
+    copies = memory.copies_of([person.person_id for person in people])
+    if copies:
+        _note(f"copies that left this machine cannot be recalled: {', '.join(copies)}")
+    _confirm(f"Forget {'everybody' if everybody else one_line(named + more)} for good?", yes=yes)
 
 
 def _tell_forgotten(done: "Forgotten", *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -44,6 +44,7 @@ from edge.memory.policy import (
     strictest,
     to_forget,
 )
+from edge.memory.requests import RequestWatch, answer_requests, ask_to_forget
 from edge.memory.rulebook import RuleBook, new_rule_id
 from edge.memory.rules import (
     Box,
@@ -194,6 +195,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         self._next_upkeep_s = 0.0
         self._told: set[str] = set()
         self._is_closed = False
+        self._watch: RequestWatch | None = None
         self._index = self._new_index()
         self._load()
 
@@ -222,7 +224,9 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
         """
         clocks = {"now_s": now_s, "monotonic_s": monotonic_s}
         try:
-            return cls.manage(settings, notify=notify, writer=True, passphrase=passphrase, **clocks)
+            memory = cls.manage(settings, notify=notify, writer=True, passphrase=passphrase, **clocks)
+            memory._watch_requests()
+            return memory
         except VaultLockedError:
             notify(
                 "another process writes to the face memory: "
@@ -263,6 +267,8 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
 
     def close(self) -> None:
         """Write what is waiting, let go of the vault, and leave no face in this process."""
+        if self._watch is not None:
+            self._watch.stop()
         with self._lock:
             if self._is_closed:
                 return
@@ -550,6 +556,14 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             self._ledger.note(self._moment(), action, receipt.people)
             return Forgotten(receipt.people, receipt.records, self._access.level, receipt.generation)
 
+    def ask_to_forget(self, person_ids: Collection[bytes]) -> Forgotten:
+        """Have the process that writes to this memory forget people; returns when that is final.
+
+        Raises:
+            VaultLockedError: If it does not answer; whoever writes next does it.
+        """
+        return Forgotten(**ask_to_forget(self._access.folder, person_ids))
+
     def forget_all(self) -> Forgotten:
         """Forget everybody; the rules stay.
 
@@ -816,8 +830,17 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
                 f"{self._counts['damaged']} records of the face memory are damaged and left out; "
                 "forget and enrol those people anew"
             )
-        if self._access.is_writer and self._settings.policy != "off":
-            self.upkeep(at_start=True)
+        if self._access.is_writer:
+            answer_requests(self._access.folder, self._forget_on_request)
+            if self._settings.policy != "off":
+                self.upkeep(at_start=True)
+
+    def _watch_requests(self) -> None:
+        self._watch = RequestWatch(self._access.folder, self._forget_on_request)
+        self._watch.start()
+
+    def _forget_on_request(self, people: frozenset[bytes]) -> dict[str, Any]:
+        return asdict(self.forget(people))
 
     def _records(self, vault: Vault, kind: Kind) -> Iterable[tuple[bytes, list[bytes], bytes]]:
         """Records of a kind; damaged ones are counted and left out."""
