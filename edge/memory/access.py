@@ -88,9 +88,13 @@ class VaultAccess:
         Raises:
             VaultError: If it was closed: nothing may seem forgotten because nobody looked.
         """
+        self.check_open()
+        return self._vault
+
+    def check_open(self) -> None:
+        """Raise VaultError where the vault was closed."""
         if self._closed:
             raise VaultError(f"{self.folder}: the face memory is closed")
-        return self._vault
 
     @property
     def level(self) -> str:

@@ -45,6 +45,7 @@ from edge.memory.policy import (
     to_forget,
 )
 from edge.memory.requests import RequestWatch, answer_requests, ask_to_forget
+from edge.memory.rule_texts import source_name
 from edge.memory.rulebook import RuleBook, new_rule_id
 from edge.memory.rules import (
     Box,
@@ -75,6 +76,7 @@ _ANOTHER_PERSON = 0.30
 _SEEN_QUALITY = 0.5
 """Whoever is seen worse than this is not remembered as seen: they would be seen anew the next time."""
 _UPKEEP_EVERY_S = 300.0
+_LENGTH_TOLERANCE = 0.01
 _BUNDLE = "bundle:"
 """The source of whoever comes in a bundle, for rules that go by it."""
 
@@ -277,6 +279,9 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
                 if self._access.vault is not None and self._access.is_writer:
                     self._write_touches()
                     self._ledger.write_clock(self._moment(), self._clock)
+            except VaultError as err:
+                # What matters was written when it was asked for; these are dates.
+                self._tell_once(f"when people were last seen is not kept: {err}")
             finally:
                 self._access.close()
                 self._index.close()
@@ -307,7 +312,11 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             pitch_deg: Nod.
         """
         with self._lock:
-            if self._settings.policy == "off":
+            # What is not of length 1 is of no face.
+            if (
+                self._settings.policy == "off"
+                or not abs(float(embedding @ embedding) - 1) < _LENGTH_TOLERANCE
+            ):
                 return None
             moment = self._moment()
             self._upkeep_if_due()
@@ -435,7 +444,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             else:
                 person = person.with_views(views, moment.now_s)
             for each in sources:
-                person = person.seen(moment.now_s, each)
+                person = person.seen(moment.now_s, source_name(each))
             person = replace(person, name=name, origin="enrolled", consent=given, last_seen_s=moment.now_s)
             self._put_people([person], [decision])
             self._ledger.note(self._moment(), "enrol", 1, rule=decision.rule_id)
@@ -891,7 +900,7 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
 
     def _situation(self, source: str, moment: Moment, box: Box | None = None) -> Situation:
         offset_s = time.localtime(moment.now_s).tm_gmtoff
-        return Situation(source=source or None, box=box, utc_offset_s=float(offset_s))
+        return Situation(source=source_name(source) or None, box=box, utc_offset_s=float(offset_s))
 
     def _decide(self, subject: Subject, situation: Situation, moment: Moment) -> WriteDecision:
         decision = self._policy.decide([subject], situation, Purpose.RECOGNISE, moment)
@@ -1067,8 +1076,12 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             purger(gone)
 
     def _upkeep_if_due(self) -> None:
-        if self._monotonic_s() >= self._next_upkeep_s:
+        if self._monotonic_s() < self._next_upkeep_s:
+            return
+        try:
             self.upkeep()
+        except VaultError as err:
+            self._tell_once(f"the upkeep of the face memory waits: {err}")
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:

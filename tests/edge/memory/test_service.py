@@ -4,6 +4,7 @@ import base64
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from edge.embedder import MobileFaceNet
 from edge.memory import Consenting, FaceMemory, View
 from edge.memory.rules import NeverLabel, NeverSource, NeverTime, NeverZone
 from edge.memory.service import RECOGNISER, tombstone
+from edge.vault import Vault
 from edge.vault.filesystem import Lock
 from shared.errors import (
     PolicyError,
@@ -548,6 +550,46 @@ def test_a_second_job_knows_people_and_remembers_nothing_and_says_so(home: Home)
             FaceMemory.manage(home.settings(), notify=print, writer=True)
     finally:
         lock.release()
+
+
+def test_a_job_goes_on_where_nothing_can_be_written(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = home.open(policy="seen")
+    who = remember(memory, "Anna", 1)
+
+    def full(*_arguments: object, **_named: object) -> None:
+        raise VaultError("the disk is full; free some space")
+
+    monkeypatch.setattr(Vault, "put_many", full)
+    home.clock.pass_s(DAY_S)
+
+    assert memory.recognise(face(1), source="clip.mp4") is not None
+    assert memory.recognise(face(2), quality=1.0, source="clip.mp4") is None
+    assert memory.put_artefact(KEY, [who], b"x", source=PHOTO) is False
+    home.close()
+    assert all("the disk is full" in note for note in home.notes[1:])
+    assert len(home.notes) == len(set(home.notes))
+    with pytest.raises(VaultError, match="full"):
+        remember(home.open(), "Ben", 2)
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan, 3.0])
+def test_what_is_no_embedding_is_nobody(home: Home, value: float) -> None:
+    memory = home.open(policy="seen")
+    remember(memory, "Anna", 1)
+    assert memory.recognise(np.full(192, value, np.float32), quality=1.0) is None
+    assert names(memory) == ["Anna"]
+
+
+def test_sources_are_known_by_their_absolute_path(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    memory = home.open()
+    memory.never(NeverSource(rule_id="a", pattern=str(tmp_path / "clinic")))
+    with pytest.raises(PolicyError, match="rule"):
+        remember(memory, "Anna", 1, source="clinic/a.jpg")
+    remember(memory, "Anna", 1, source="party/a.jpg")
+    assert memory.require("Anna").sources == (str(tmp_path / "party" / "a.jpg"),)
 
 
 # Keys
