@@ -312,11 +312,10 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
             pitch_deg: Nod.
         """
         with self._lock:
+            self._access.check_open()
             # What is not of length 1 is of no face.
-            if (
-                self._settings.policy == "off"
-                or not abs(float(embedding @ embedding) - 1) < _LENGTH_TOLERANCE
-            ):
+            is_unit = abs(float(embedding @ embedding) - 1) < _LENGTH_TOLERANCE
+            if self._settings.policy == "off" or not is_unit:
                 return None
             moment = self._moment()
             self._upkeep_if_due()
