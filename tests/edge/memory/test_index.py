@@ -94,7 +94,7 @@ def test_a_persons_own_prototypes_do_not_compete() -> None:
 
 
 @pytest.mark.parametrize(
-    ("people", "threshold"), [(0, 0.45), (100, 0.45), (1000, 0.49), (10_000, 0.53), (1_000_000, 0.61)]
+    ("people", "threshold"), [(0, 0.45), (10, 0.45), (100, 0.52), (10_000, 0.66), (1_000_000, 0.80)]
 )
 def test_the_threshold_grows_with_the_gallery(people: int, threshold: float) -> None:
     assert MatchConfig().threshold(people) == pytest.approx(threshold)
