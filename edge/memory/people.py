@@ -114,7 +114,8 @@ class Looks:
     __slots__ = ("_packed", "_templates")
 
     def __init__(self, packed: bytes, templates: Templates | None = None) -> None:
-        self._packed = packed
+        # Not bytes, which nobody could overwrite.
+        self._packed = bytearray(packed)
         self._templates = templates
 
     @classmethod
@@ -130,12 +131,12 @@ class Looks:
             VaultIntegrityError: If they cannot be read.
         """
         if self._templates is None:
-            self._templates = Templates.from_bytes(self._packed)
+            self._templates = Templates.from_bytes(bytes(self._packed))
         return self._templates
 
     def to_bytes(self) -> bytes:
         """As templates write themselves."""
-        return self._packed
+        return bytes(self._packed)
 
     def rows(self) -> npt.NDArray[np.float32]:
         """What the index compares with, shape ``(n, d)``; of length 1 but for rounding. A copy.
@@ -143,13 +144,13 @@ class Looks:
         Raises:
             VaultIntegrityError: If they cannot be read.
         """
-        rows = packed_matrix(self._packed)
+        rows = packed_matrix(bytes(self._packed))
         # The mean of one photo is that photo: once is enough.
         return rows[1:] if len(rows) == 2 and np.array_equal(rows[0], rows[1]) else rows
 
     def wipe(self) -> None:
         """Overwrite the numbers in this process, as far as they can be."""
-        self._packed = b""
+        self._packed[:] = bytes(len(self._packed))
         if self._templates is None:
             return
         arrays = [self._templates.anchor, self._templates.recent]
@@ -330,7 +331,7 @@ class Person:
                 raise ValueError("version")
             return cls(
                 person_id,
-                Looks(bytes(data[end:])),
+                Looks(data[end:]),
                 float(plain["created_s"]),
                 float(plain["last_seen_s"]),
                 None if plain["name"] is None else check_name(plain["name"]),
