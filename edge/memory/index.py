@@ -48,8 +48,8 @@ class MatchConfig:
     """How sure a match has to be.
 
     On photos of 30 people the packaged recogniser gave strangers cosines spread like a normal distribution of
-    mean 0.01 and deviation 0.15, and one person 0.66 and more. A tail of that shape calls for such a growth if
-    the share of strangers that are taken for somebody is to stay the same while the gallery grows.
+    mean 0.01 and deviation 0.15, and one person 0.66 and more. A tail of that shape calls for such a growth,
+    if the share of strangers that are taken for somebody is to stay the same.
 
     Attributes:
         base_cosine: From this likeness a face is known, among up to ten people.
