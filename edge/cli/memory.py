@@ -757,7 +757,7 @@ def _tell_rules(rules: "Sequence[NeverRule]", *, as_json: bool) -> None:
     table = Table("rule", "never", "until", box=None, pad_edge=False)
     for rule in rules:
         plain = rule_json(rule)
-        table.add_row(plain["id"], Text(one_line(describe(rule))), plain["expires"] or "allowed")
+        table.add_row(plain["id"], Text(one_line(describe(rule))), plain["expires"] or "taken back")
     stdout_console().print(table)
 
 
