@@ -17,6 +17,8 @@ HOMES = {
     "rich": ("edge/cli/", "cloud/__main__.py", "shared/commandline.py"),
     "pydantic": ("shared/config.py",),
     "platformdirs": ("edge/settings.py", "edge/memory/settings.py"),
+    "lmdb": ("edge/vault/",),
+    "cryptography": ("edge/vault/",),
     "pyrage": ("edge/memory/bundle.py",),
     "cv2": (
         "shared/mesh/",
@@ -82,6 +84,13 @@ def test_heavy_packages_stay_in_their_homes(package: str) -> None:
     strangers = [module for module in _importers(package) if not module.startswith(HOMES[package])]
 
     assert strangers == []
+
+
+def test_only_the_policy_can_allow_a_write_to_the_vault() -> None:
+    proof = "edge.vault.decisions.POLICY_PROOF"
+    holders = [str(p.relative_to(REPOSITORY).as_posix()) for p in _modules() if proof in _imported(p)]
+
+    assert [holder for holder in holders if holder != "edge/memory/policy.py"] == []
 
 
 @pytest.mark.parametrize("package", NETWORK)

@@ -28,6 +28,7 @@ OVERHEAD_BYTES = 1 + NONCE_BYTES + TAG_BYTES
 """What sealing adds to a blob."""
 
 Key = bytes | bytearray
+AuthenticatedCipher = AESGCM | ChaCha20Poly1305
 
 
 class Algorithm(enum.IntEnum):
@@ -65,7 +66,7 @@ def preferred_algorithm() -> Algorithm:
     return Algorithm.AES_256_GCM if has_aes else Algorithm.CHACHA20_POLY1305
 
 
-def cipher(algorithm: int, key: Key) -> AESGCM | ChaCha20Poly1305:
+def cipher(algorithm: int, key: Key) -> AuthenticatedCipher:
     """The cipher of an algorithm byte.
 
     Raises:

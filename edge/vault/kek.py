@@ -12,7 +12,7 @@ import os
 import stat
 import struct
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -193,7 +193,7 @@ class KeyringKey:
     name = "keyring"
 
     def __init__(self, account: str, *, ring: "Keyring | None" = None) -> None:
-        self._ring = ring or os_keyring()
+        self._ring = os_keyring() if ring is None else ring
         self._account, self._next = f"{account}/key", f"{account}/key-next"
 
     def fresh(self, *, reuse: bool) -> tuple[KdfParameters, bytearray]:
@@ -255,8 +255,32 @@ def os_keyring() -> Keyring:
         raise VaultKeyError('the keyring needs the extra: pip install "lethe[keyring]"') from err
     if float(getattr(module.get_keyring(), "priority", 0)) < 1:
         raise VaultKeyError("this session has no keyring: use a passphrase or a key file")
-    ring: Keyring = module
-    return ring
+    return _OsKeyring(module)
+
+
+class _OsKeyring:
+    """The ``keyring`` package with errors of ours: a locked or dismissed keyring is no crash."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def get_password(self, service: str, username: str) -> str | None:
+        secret: str | None = self._call(self._module.get_password, service, username)
+        return secret
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self._call(self._module.set_password, service, username, password)
+
+    def delete_password(self, service: str, username: str) -> None:
+        self._call(self._module.delete_password, service, username)
+
+    def _call(self, function: Callable[..., Any], *arguments: str) -> Any:
+        try:
+            return function(*arguments)
+        except self._module.errors.KeyringError as err:
+            raise VaultKeyError(
+                f"the keyring refuses: {type(err).__name__}; unlock it and try again"
+            ) from err
 
 
 def keyring_works() -> bool:

@@ -133,7 +133,7 @@ class KeyringRootStore:
     kind = RootKind.KEYRING
 
     def __init__(self, account: str, *, ring: Keyring | None = None) -> None:
-        self._ring = ring or os_keyring()
+        self._ring = os_keyring() if ring is None else ring
         self._names = tuple(f"{account}/root-{slot}" for slot in SLOTS)
 
     def prepare(self) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography.exceptions import InvalidTag
+
 from edge.vault import crypto, envelope
 from edge.vault.envelope import Head, Kind
 from edge.vault.roots import SLOT_BYTES, SLOT_MAGIC, parse_slot
@@ -20,6 +22,8 @@ from shared.errors import VaultIntegrityError
 
 # LMDB holds a lock on this file that a process loses when it closes it, however it opened it.
 _LOCKED_NAME = "lock.mdb"
+# Some seconds: beyond that, what remains is tried with all keys in part, and with the vault's own in full.
+ATTEMPTS = 3_000_000
 _READER = "import pathlib, sys; sys.stdout.buffer.write(pathlib.Path(sys.argv[1]).read_bytes())"
 
 
@@ -60,8 +64,9 @@ class VerifyReport:
         records: Sealed records found, at any offset.
         opened: Different ones that opened because all of their owners are remembered.
         live: Records in use, all of which must be among the opened.
-        remains: Sealed records of people without a key.
-        keys_tried: Keys tried on each of those.
+        remains: Different sealed records of people without a key.
+        keys_tried: Keys within reach.
+        tried_with_all: Remains tried with all of these keys; the others, with the vault's own.
         problems: What should not be, one clause each.
     """
 
@@ -72,6 +77,7 @@ class VerifyReport:
     live: int
     remains: int
     keys_tried: int
+    tried_with_all: int
     problems: tuple[str, ...]
 
     @property
@@ -80,38 +86,80 @@ class VerifyReport:
         return not self.problems
 
 
-def search(reach: Reach, folders: Iterable[Path]) -> VerifyReport:
-    """Search all files of some folders."""
-    keys = [*reach.deks.values(), reach.store_dek, reach.kek, *reach.others]
-    files = bytes_read = records = remains = 0
+def search(reach: Reach, folders: Iterable[Path], *, attempts: int = ATTEMPTS) -> VerifyReport:
+    """Search all files of some folders.
+
+    Args:
+        reach: Keys to try.
+        folders: Where to search.
+        attempts: How many keys may be tried on records of people without a key, all together.
+    """
+    own = [reach.store_dek, reach.kek, *reach.others]
+    everybodys = _Ciphers([*reach.deks.values(), *own])
+    files = bytes_read = records = 0
+    problems: dict[str, None] = {}
     # Old pages and copies hold a record several times.
     opened: set[tuple[int, bytes]] = set()
-    problems: dict[str, None] = {}
-    seen: set[bytes] = set()
+    remains: dict[bytes, Head] = {}
     for path in _files(folders):
         with _contents(path) as data:
             files, bytes_read = files + 1, bytes_read + len(data)
             for what in _secrets_in(data, path, reach):
                 problems[f"{path.name}: {what}"] = None
             for start, head in _records(data):
-                blob = bytes(data[start : start + head.size])
                 records += 1
-                if all(owner in reach.deks for owner in head.owners):
-                    if _opens(reach, blob, head, [_own_key(reach, head)]):
-                        opened.add((head.kind, head.name))
-                    continue
-                remains += 1
-                # Copies of the same bytes tell nothing new.
-                if blob not in seen and _opens(reach, blob, head, [*keys, *_part_keys(reach, head)]):
-                    problems["a record of somebody forgotten opens"] = None
-                seen.add(blob)
+                blob = bytes(data[start : start + head.size])
+                if any(owner not in reach.deks for owner in head.owners):
+                    remains[blob] = head
+                elif _opens(_Ciphers([_own_key(reach, head)]), reach.store_id, blob, head):
+                    opened.add((head.kind, head.name))
+    with_all = min(len(remains), attempts // max(len(everybodys.keys), 1))
+    for number, (blob, head) in enumerate(remains.items()):
+        ciphers = [_Ciphers(_part_keys(reach, head)), everybodys if number < with_all else _Ciphers(own)]
+        if any(_opens(each, reach.store_id, blob, head) for each in ciphers):
+            problems["a record of somebody forgotten opens"] = None
     if len(opened) < reach.live:
         problems[f"the search found {len(opened)} of {reach.live} records in use: it proves nothing"] = None
     if reach.returned:
         problems[f"{reach.returned} people who were forgotten have a key"] = None
-    return VerifyReport(
-        files, bytes_read, records, len(opened), reach.live, remains, len(keys), tuple(problems)
+    counts = (
+        files,
+        bytes_read,
+        records,
+        len(opened),
+        reach.live,
+        len(remains),
+        len(everybodys.keys),
+        with_all,
     )
+    return VerifyReport(*counts, tuple(problems))
+
+
+class _Ciphers:
+    """Keys, made ready once for trying them on many records."""
+
+    def __init__(self, keys: Sequence[crypto.Key]) -> None:
+        self.keys = keys
+        self._made: dict[int, list[crypto.AuthenticatedCipher]] = {}
+
+    def of(self, algorithm: int) -> list[crypto.AuthenticatedCipher]:
+        """The ciphers of an algorithm byte."""
+        if algorithm not in self._made:
+            self._made[algorithm] = [crypto.cipher(algorithm, key) for key in self.keys]
+        return self._made[algorithm]
+
+
+def _opens(ciphers: _Ciphers, store_id: bytes, blob: bytes, head: Head) -> bool:
+    start = head.aad_bytes
+    nonce, body = blob[start : start + crypto.NONCE_BYTES], blob[start + crypto.NONCE_BYTES :]
+    aad = store_id + blob[:start]
+    for each in ciphers.of(head.algorithm):
+        try:
+            each.decrypt(nonce, body, aad)
+        except InvalidTag:
+            continue
+        return True
+    return False
 
 
 def _records(data: bytes | mmap.mmap) -> Iterator[tuple[int, Head]]:
@@ -135,14 +183,6 @@ def _part_keys(reach: Reach, head: Head) -> list[crypto.Key]:
     """What can be made of the keys of those owners who still have one."""
     deks = [reach.deks[owner] for owner in head.owners if owner in reach.deks]
     return [envelope.record_key(deks, head.name)] if deks else []
-
-
-def _opens(reach: Reach, blob: bytes, head: Head, keys: Iterable[crypto.Key]) -> bool:
-    for key in keys:
-        with contextlib.suppress(VaultIntegrityError):
-            envelope.unseal_record(key, reach.store_id, blob, head)
-            return True
-    return False
 
 
 def _secrets_in(data: bytes | mmap.mmap, path: Path, reach: Reach) -> Iterator[str]:
