@@ -31,6 +31,8 @@ bench: $(VENV)/.has-dev
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.bulk
+	$(BIN)/python -m benchmarks.vault
+	$(BIN)/python -m benchmarks.lookup
 	$(BIN)/python -m benchmarks.identity
 	$(BIN)/python -m benchmarks.expression
 
