@@ -528,10 +528,6 @@ class FaceMemory(AbstractContextManager["FaceMemory"]):
                 replace(person, pinned=pinned, last_seen_s=seen_s), "pin" if pinned else "unpin"
             )
 
-    def revoke_consent(self, person_id: bytes) -> Forgotten:
-        """Consent was withdrawn: from now on nothing of the person is used, and everything is forgotten."""
-        return self.forget([person_id], action="revoke")
-
     # Forgetting ------------------------------------------------------------------------------------------
 
     def register_purger(self, purger: Purger) -> None:
