@@ -31,6 +31,7 @@ SCHEMA = 1
 
 MAX_OWNERS = 32
 MAX_RECORD_ID = 1024
+MAX_PLAIN_BYTES = 64 << 20
 
 _HEAD = struct.Struct(">2sBBBBBQI16s")
 HEAD_BYTES = _HEAD.size
@@ -70,6 +71,12 @@ class Head:
     name: bytes
     owners: tuple[bytes, ...]
     size: int
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether its size is one that we give to records: chance bytes that look like a head have others."""
+        plain_bytes = self.size - self.aad_bytes - crypto.NONCE_BYTES - crypto.TAG_BYTES
+        return plain_bytes <= MAX_PLAIN_BYTES and padded_size(plain_bytes) == plain_bytes
 
     @property
     def aad_bytes(self) -> int:
@@ -136,6 +143,8 @@ def seal_record(
     """
     if len(record_id) > MAX_RECORD_ID or len(owners) > MAX_OWNERS:
         raise VaultError("a record of the face memory has too long an id or too many owners")
+    if len(payload) > MAX_PLAIN_BYTES // 2:
+        raise VaultError(f"a record of {len(payload) >> 20} MiB is too large for the face memory")
     plain = _PLAIN.pack(len(record_id), len(payload)) + record_id + payload
     plain = plain.ljust(padded_size(len(plain)), b"\0")
     algorithm = crypto.preferred_algorithm()

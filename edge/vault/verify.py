@@ -23,7 +23,8 @@ from shared.errors import VaultIntegrityError
 # LMDB holds a lock on this file that a process loses when it closes it, however it opened it.
 _LOCKED_NAME = "lock.mdb"
 # Some seconds: beyond that, what remains is tried with all keys in part, and with the vault's own in full.
-ATTEMPTS = 3_000_000
+BUDGET_BYTES = 3_000_000_000
+_LEAST_COST_BYTES = 2048
 _READER = "import pathlib, sys; sys.stdout.buffer.write(pathlib.Path(sys.argv[1]).read_bytes())"
 
 
@@ -86,13 +87,13 @@ class VerifyReport:
         return not self.problems
 
 
-def search(reach: Reach, folders: Iterable[Path], *, attempts: int = ATTEMPTS) -> VerifyReport:
+def search(reach: Reach, folders: Iterable[Path], *, budget_bytes: int = BUDGET_BYTES) -> VerifyReport:
     """Search all files of some folders.
 
     Args:
         reach: Keys to try.
         folders: Where to search.
-        attempts: How many keys may be tried on records of people without a key, all together.
+        budget_bytes: How much may be decrypted in vain, all together.
     """
     own = [reach.store_dek, reach.kek, *reach.others]
     everybodys = _Ciphers([*reach.deks.values(), *own])
@@ -113,10 +114,15 @@ def search(reach: Reach, folders: Iterable[Path], *, attempts: int = ATTEMPTS) -
                     remains[blob] = head
                 elif _opens(_Ciphers([_own_key(reach, head)]), reach.store_id, blob, head):
                     opened.add((head.kind, head.name))
-    with_all = min(len(remains), attempts // max(len(everybodys.keys), 1))
-    for number, (blob, head) in enumerate(remains.items()):
-        ciphers = [_Ciphers(_part_keys(reach, head)), everybodys if number < with_all else _Ciphers(own)]
-        if any(_opens(each, reach.store_id, blob, head) for each in ciphers):
+    with_all = 0
+    for blob, head in remains.items():
+        ciphers = _Ciphers(own)
+        cost_bytes = max(len(blob), _LEAST_COST_BYTES) * len(everybodys.keys)
+        if cost_bytes <= budget_bytes:
+            ciphers, with_all, budget_bytes = everybodys, with_all + 1, budget_bytes - cost_bytes
+        if any(
+            _opens(each, reach.store_id, blob, head) for each in (_Ciphers(_part_keys(reach, head)), ciphers)
+        ):
             problems["a record of somebody forgotten opens"] = None
     if len(opened) < reach.live:
         problems[f"the search found {len(opened)} of {reach.live} records in use: it proves nothing"] = None
@@ -169,7 +175,7 @@ def _records(data: bytes | mmap.mmap) -> Iterator[tuple[int, Head]]:
         with contextlib.suppress(VaultIntegrityError):
             start = bytes(data[at : at + envelope.MAX_HEAD_BYTES])
             head = envelope.parse_head(start, available=len(data) - at)
-            if head.kind in list(Kind) and head.algorithm in list(crypto.Algorithm):
+            if head.kind in list(Kind) and head.algorithm in list(crypto.Algorithm) and head.is_padded:
                 yield at, head
         at = data.find(envelope.MAGIC, at + 1)
 
