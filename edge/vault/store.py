@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from edge.vault import crypto, envelope, filesystem, verify
 from edge.vault.database import Database, DiskFullError, Writing
@@ -66,6 +67,8 @@ __all__ = [
     "VerifyReport",
     "WriteDecision",
 ]
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -464,7 +467,6 @@ class Vault:
         with self._writing():
             self.flush()
             self._db.tend()
-            self._ballast.load()
             if self._owed:
                 self._note(self._owed)
                 self._owed = {}
@@ -472,6 +474,7 @@ class Vault:
                 self._remove_orphans()
                 self._drop_unused_keys()
                 self._tidied = True
+            self._ballast.load()
 
     def close(self) -> None:
         """Write what is pending, wipe the keys, let the next process write. Closing twice is closing once."""
@@ -621,13 +624,10 @@ class Vault:
                 f"{self._folder}: its root is older than its list of people forgotten: an old copy was put "
                 "back; remove the folder and its root to start anew"
             )
-        self._log.append_all({name: t for name, t in noted.items() if name not in logged})
+        self._log_tombstones({name: t for name, t in noted.items() if name not in logged})
         unknown = {name: t for name, t in logged.items() if name not in noted}
         if unknown:
-            with self._db.writing() as writing:
-                for name, tombstone in unknown.items():
-                    writing.add_tombstone(name, tombstone.packed())
-            self._tidied = False
+            self._with_reserve(lambda: self._note_in_database(unknown))
 
     def _redo(self) -> None:
         """Complete forgets that were interrupted."""
@@ -643,7 +643,7 @@ class Vault:
         if known:
             self._keys.change_epoch(remove=known)
         self._keys.mark_all_idle()
-        self._complete(people, list(intents))
+        self._with_reserve(lambda: self._complete(people, list(intents)))
         logger.info("interrupted forget completed people=%d", len(people))
 
     def _forget(self, people: list[PersonId]) -> ForgetReceipt:
@@ -653,11 +653,12 @@ class Vault:
         known = [person for person in people if person in self._keys]
         intent = self._note_intent(people, Tombstone.made(self._keys.generation + bool(known), self._now_s()))
         if known:
-            self._change_epoch_without(known)
+            # Needs space only where the file system copies what is overwritten.
+            self._with_reserve(lambda: self._keys.change_epoch(remove=known))
         seconds = time.perf_counter() - started
         # The old root is gone: whatever fails from here on, nobody reads these people again.
         try:
-            records = self._complete(people, [intent] if intent else [])
+            records = self._with_reserve(lambda: self._complete(people, [intent] if intent else []))
         except VaultError:
             logger.warning("forgotten; removing the sealed remains failed, the next start tries again")
             records, self._tidied = 0, False
@@ -669,38 +670,42 @@ class Vault:
     def _note_intent(self, people: list[PersonId], tombstone: Tombstone) -> bytes | None:
         """Tombstones and intent, durably; None where even the ballast leaves no room for them."""
         names = [crypto.keyed_hash(self._sync_key, person) for person in people]
-        for _ in range(2):
-            try:
-                return self._noted_intent(people, dict.fromkeys(names, tombstone))
-            except DiskFullError:
-                self._ballast.drop()
-        logger.warning("the disk is full: forgetting without a note of it")
-        self._owed |= dict.fromkeys(names, tombstone)
-        return None
-
-    def _noted_intent(self, people: list[PersonId], tombstones: dict[bytes, Tombstone]) -> bytes:
+        tombstones = dict.fromkeys(names, tombstone)
         key = self._keys.derive("intent")
-        with self._db.writing() as writing:
-            name = writing.next_intent()
-            blob = crypto.seal(key, b"".join(people), self._store_id + name)
-            writing.add_intent(name, blob)
-            for hashed, tombstone in tombstones.items():
-                writing.add_tombstone(hashed, tombstone.packed())
+
+        def note() -> bytes:
+            with self._db.writing() as writing:
+                name = writing.next_intent()
+                writing.add_intent(name, crypto.seal(key, b"".join(people), self._store_id + name))
+                for hashed in names:
+                    writing.add_tombstone(hashed, tombstone.packed())
+            return name
+
         try:
-            with _files(self._folder):
-                self._log.append_all(tombstones)
+            name = self._with_reserve(note)
         except DiskFullError:
+            logger.warning("the disk is full: forgetting without a note of it")
             self._owed |= tombstones
+            return None
+        self._log_tombstones(tombstones)
         return name
 
-    def _change_epoch_without(self, people: list[PersonId]) -> None:
+    def _log_tombstones(self, tombstones: dict[bytes, Tombstone]) -> None:
+        """Into the file; on a full disk later."""
+        try:
+            self._with_reserve(lambda: self._log.append_all(tombstones))
+        except DiskFullError:
+            self._owed |= tombstones
+
+    def _with_reserve(self, action: Callable[[], T]) -> T:
+        """Do something, if need be in the space that the ballast held."""
         try:
             with _files(self._folder):
-                self._keys.change_epoch(remove=people)
+                return action()
         except DiskFullError:
-            # Only where the file system copies what is overwritten.
             self._ballast.drop()
-            self._keys.change_epoch(remove=people)
+        with _files(self._folder):
+            return action()
 
     def _complete(self, people: list[PersonId], intents: list[bytes]) -> int:
         """Remove what nobody can read any more, then the note of it; how many records that were."""
@@ -708,8 +713,7 @@ class Vault:
         for token in tokens:
             self._owner_by_token.pop(token, None)
         self._issued -= set(people)
-        with _files(self._folder):
-            self._keys.scrub()
+        self._keys.scrub()
         removed, waiting = 0, list(tokens)
         while True:
             with self._db.writing() as writing:
@@ -741,10 +745,13 @@ class Vault:
         )
 
     def _note(self, tombstones: dict[bytes, Tombstone]) -> None:
+        self._note_in_database(tombstones)
+        self._log.append_all(tombstones)
+
+    def _note_in_database(self, tombstones: dict[bytes, Tombstone]) -> None:
         with self._db.writing() as writing:
             for name, tombstone in tombstones.items():
                 writing.add_tombstone(name, tombstone.packed())
-        self._log.append_all(tombstones)
 
     def _remove_orphans(self) -> None:
         """Records whose owner has no key: remains of a forget, or of an old copy put back."""
