@@ -31,6 +31,9 @@ app = new_app(
     "this machine, and what is forgotten cannot be brought back."
 )
 
+_PATIENCE_S = 1.5
+"""Another command is done by then; a job is not."""
+
 _Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 _People = Annotated[
@@ -60,7 +63,9 @@ def _memory(*, writes: bool) -> Iterator["FaceMemory"]:
     from edge.memory.service import FaceMemory
 
     settings = _settings().memory
-    with FaceMemory.manage(settings, notify=_note, writer=writes, passphrase=_ask_passphrase) as memory:
+    with FaceMemory.manage(
+        settings, notify=_note, writer=writes, passphrase=_ask_passphrase, patience_s=_PATIENCE_S
+    ) as memory:
         yield memory
 
 

@@ -15,6 +15,9 @@ Notify: TypeAlias = Callable[[str], None]
 AskPassphrase: TypeAlias = Callable[[], str]
 
 
+_TRY_AGAIN_S = 0.05
+
+
 def passphrase_of_environment() -> str:
     """The passphrase of the memory where nobody can be asked.
 
@@ -53,6 +56,7 @@ class VaultAccess:
         notify: Told when it is made.
         passphrase: Asked where the key is a passphrase.
         writer: To write; one process at a time can.
+        patience_s: How long to wait for another one to be done, seconds.
         now_s: Wall clock, seconds since 1970.
 
     Raises:
@@ -68,6 +72,7 @@ class VaultAccess:
         notify: Notify,
         passphrase: AskPassphrase = passphrase_of_environment,
         writer: bool = True,
+        patience_s: float = 0.0,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self.folder = settings.folder.expanduser().absolute()
@@ -76,6 +81,7 @@ class VaultAccess:
         self._notify = notify
         self._passphrase = passphrase
         self._now_s = now_s
+        self._patience_s = patience_s
         # Nobody is asked for the passphrase of a memory that does not exist.
         self._closed = False
         self._level: str | None = None
@@ -136,7 +142,13 @@ class VaultAccess:
 
     def _open(self, *, create: bool) -> Vault | None:
         key = key_source(self._settings.key, self.folder, self._passphrase)
-        try:
-            return Vault.open(self.folder, key, writer=self.is_writer, create=create, now_s=self._now_s)
-        except VaultMissingError:
-            return None
+        ends_s = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return Vault.open(self.folder, key, writer=self.is_writer, create=create, now_s=self._now_s)
+            except VaultMissingError:
+                return None
+            except VaultLockedError:
+                if time.monotonic() >= ends_s:
+                    raise
+                time.sleep(_TRY_AGAIN_S)

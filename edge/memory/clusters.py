@@ -10,9 +10,10 @@ import numpy as np
 
 from shared.arrays import Embedding
 
-_SAME_PERSON = 0.5
-"""Cosine of a face and a person's mean."""
-_SAME_MEANS = 0.6
+_SAME_PERSON = 0.6
+"""Cosine of a face and a person's mean. High: who is found twice can be given one name, but two people who
+were put together cannot be taken apart."""
+_SAME_MEANS = 0.65
 """Means have less noise than single faces, so they must be more alike."""
 
 

@@ -377,7 +377,8 @@ def _mean(embeddings: Sequence[Embedding], weights: Sequence[float]) -> Embeddin
 
 
 def _unit(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
     # Turned round so that what is not a number is refused, too.
     if not (np.abs(norms - 1) < 0.01).all():
         raise ValueError("a vector is not of length 1")
