@@ -4,6 +4,7 @@ This is the only module that imports ``onnxruntime``.
 """
 
 import functools
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,6 +48,9 @@ def onnxruntime_module() -> ModuleType:
     Raises:
         ModelError: If neither of its two distributions is installed.
     """
+    # From 1.29 on the official builds write a device id to the home folder and report to their maker as soon as
+    # they are imported; only these variables, set before, stop that wholly (two names, by release).
+    os.environ["ORT_DISABLE_TELEMETRY"] = os.environ["ORT_TELEMETRY_DISABLED"] = "1"
     try:
         import onnxruntime
     except ImportError as err:
@@ -55,7 +59,7 @@ def onnxruntime_module() -> ModuleType:
             "(or `lethe[gpu]` for an NVIDIA card; never both)"
         ) from err
     onnxruntime.set_default_logger_severity(3)
-    onnxruntime.disable_telemetry_events()  # some builds report to their maker
+    onnxruntime.disable_telemetry_events()  # for Windows, which does not look at the variables
     return onnxruntime
 
 

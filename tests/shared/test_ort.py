@@ -1,4 +1,7 @@
 import builtins
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from shared.errors import ModelError, ProviderError
 from shared.ort import CPU, RuntimeConfig, Session, SessionPool, available_providers
 
 MODEL = "mobilefacenet192"
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -119,3 +123,12 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         RuntimeConfig(())
     with pytest.raises(ValueError, match="intra_op_threads must be at least 1, not 0"):
         RuntimeConfig(intra_op_threads=0)
+
+
+def test_the_runtime_leaves_no_trace_at_home_and_reports_to_nobody(tmp_path: Path) -> None:
+    """Official builds write a device id and upload when imported, unless they are told not to before."""
+    script = "from shared.ort import SessionPool; SessionPool().get('yunet')"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ORT_", "XDG_"))}
+    environment = kept | {"HOME": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
+    subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, check=True, timeout=60)
+    assert list(tmp_path.rglob("*")) == []
