@@ -62,7 +62,7 @@ class RealDisk:
                 else:
                     os.ftruncate(fd, size)
                 os.fsync(fd)
-        self._sync_folder(path.parent)
+        sync_folder(path.parent)
 
     def replace(self, path: Path, data: bytes) -> None:
         """See `Disk.replace`."""
@@ -71,16 +71,17 @@ class RealDisk:
         self.write(fresh, 0, data)
         self.sync(fresh)
         fresh.replace(path)
-        self._sync_folder(path.parent)
+        sync_folder(path.parent)
 
     def remove(self, path: Path) -> None:
         """See `Disk.remove`."""
         path.unlink(missing_ok=True)
 
-    @staticmethod
-    def _sync_folder(folder: Path) -> None:
-        with _opened(folder, os.O_RDONLY) as fd:
-            os.fsync(fd)
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in a folder are on the medium."""
+    with _opened(folder, os.O_RDONLY) as fd:
+        os.fsync(fd)
 
 
 @contextlib.contextmanager

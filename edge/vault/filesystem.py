@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from edge.vault.disk import sync_folder
 from shared.errors import VaultError, VaultLockedError
 
 try:
@@ -95,7 +96,9 @@ def prepare_folder(folder: Path) -> None:
         VaultError: It cannot be made.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+            sync_folder(folder.parent)
         if stat.S_IMODE(folder.stat().st_mode) != PRIVATE_FOLDER:
             folder.chmod(PRIVATE_FOLDER)
     except OSError as err:

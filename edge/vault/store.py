@@ -19,11 +19,9 @@ Opening completes a forget that was interrupted.
 import contextlib
 import errno
 import logging
-import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,12 +33,9 @@ from edge.vault.envelope import Kind
 from edge.vault.filesystem import Ballast, Lock
 from edge.vault.kek import KeyringKey, KeySource
 from edge.vault.keytable import ID_BYTES, STORE_OWNER, KeyTable, PersonId
+from edge.vault.making import make_vault, read_header, root_store
 from edge.vault.roots import (
-    STORE_ID_BYTES,
-    FileRootStore,
-    KeyringRootStore,
     RootKind,
-    RootStore,
     SealedRoot,
     Wrapping,
     is_destroyed,
@@ -48,6 +43,7 @@ from edge.vault.roots import (
     root_folder,
 )
 from edge.vault.tombstones import Tombstone, TombstoneLog
+from edge.vault.values import ForgetReceipt, Item, VaultStatus
 from edge.vault.verify import Reach, VerifyReport
 from shared.errors import (
     PolicyError,
@@ -72,89 +68,12 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_HEADER = struct.Struct(f">8sBB{STORE_ID_BYTES}s")
-_MAGIC = b"LETHEVLT"
-_FORMAT = 1
-
 # Records read in one transaction; records removed in one transaction; touches kept before they are written.
 _READ_CHUNK = 512
 _DELETE_CHUNK = 256
 _PENDING_LIMIT = 512
 # A reader that meets a table in the middle of a change looks again.
 _RELOAD_TRIES = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One record to be written.
-
-    Attributes:
-        kind: What it is about.
-        record_id: What the caller calls it, up to 1024 bytes; the vault shows it to nobody without a key.
-        owners: Whose it is; with several it dies with any of them; with none it belongs to the vault itself.
-        payload: What it holds.
-    """
-
-    kind: Kind
-    record_id: bytes
-    owners: Sequence[PersonId]
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetReceipt:
-    """Proof of a forget: it exists only when the old root is destroyed.
-
-    Attributes:
-        people: How many had a key, which is gone now.
-        records: Sealed records that were removed as well.
-        generation: The epoch that began with it.
-        seconds: How long it took until the old root was destroyed.
-        noted: Whether the tombstones are on the disk; False on a full disk, `Vault.maintenance` tries again.
-    """
-
-    people: int
-    records: int
-    generation: int
-    seconds: float
-    noted: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class VaultStatus:
-    """Figures of a vault, none of which says who is in it.
-
-    Attributes:
-        folder: Where it lies.
-        people: Records of kind PERSON.
-        records: All records, by name of their kind.
-        keys: Keys in the table, the vault's own not counted.
-        bytes_on_disk: Of the folder and of the root.
-        level: ``L0``, ``L0-`` or ``L1``, see `edge.vault.roots`.
-        level_reason: Why, as one clause.
-        generation: Counts epochs: one for each forget.
-        key_source: ``passphrase``, ``key file`` or ``keyring``.
-        cipher: What new records are sealed with.
-        readers: Processes that have it open, this one included.
-        tombstones: People forgotten so far.
-        pending: Records not written to the disk yet.
-        writer: Whether this process may write.
-    """
-
-    folder: Path
-    people: int
-    records: dict[str, int]
-    keys: int
-    bytes_on_disk: int
-    level: str
-    level_reason: str
-    generation: int
-    key_source: str
-    cipher: str
-    readers: int
-    tombstones: int
-    pending: int
-    writer: bool
 
 
 class Vault:
@@ -204,7 +123,7 @@ class Vault:
                 undo.callback(lock.release)
             if not (folder / "vault").is_file():
                 kind = root_kind or (RootKind.KEYRING if isinstance(key, KeyringKey) else RootKind.FILE)
-                _make(folder, key, kind, disk)
+                make_vault(folder, key, kind, disk)
             vault = cls(folder, key, disk=disk, lock=lock, now_s=now_s)
             undo.callback(vault._release)
             vault._start()
@@ -215,8 +134,8 @@ class Vault:
         self, folder: Path, key: KeySource, *, disk: Disk, lock: Lock | None, now_s: Callable[[], float]
     ) -> None:
         self._folder, self._key, self._disk, self._lock, self._now_s = folder, key, disk, lock, now_s
-        kind, self._store_id = _read_header(folder, disk)
-        self._roots = _root_store(kind, folder, self._store_id, disk)
+        kind, self._store_id = read_header(folder, disk)
+        self._roots = root_store(kind, folder, self._store_id, disk)
         # Guards the table, what is pending, and the order of writes.
         self._guard = threading.RLock()
         self._closed = False
@@ -489,19 +408,20 @@ class Vault:
 
     @property
     def _keys(self) -> KeyTable:
-        if self._table is None or self._closed:
-            raise VaultError(f"{self._folder}: the face memory is closed")
+        self._require_open()
+        assert self._table is not None
         return self._table
 
     @property
     def _db(self) -> Database:
-        if self._database is None or self._closed:
-            raise VaultError(f"{self._folder}: the face memory is closed")
+        self._require_open()
+        assert self._database is not None
         return self._database
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
         with self._guard, _files(self._folder):
+            self._require_open()
             self._refresh()
             yield
 
@@ -510,7 +430,12 @@ class Vault:
         if self._lock is None:
             raise VaultError(f"{self._folder}: the face memory was opened for reading only")
         with self._guard, _files(self._folder):
+            self._require_open()
             yield
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise VaultError(f"{self._folder}: the face memory is closed")
 
     def _start(self) -> None:
         """Unlock; a writer also completes whatever was interrupted."""
@@ -534,6 +459,8 @@ class Vault:
     def _release(self) -> None:
         if self._table is not None:
             self._table.forget_all_keys()
+            for key in (self._name_key, self._sync_key, self._owner_key):
+                crypto.wipe(key)
         if self._database is not None:
             self._database.close()
         self._pending = {}
@@ -856,37 +783,6 @@ class Vault:
                 if blob is not None:
                     use(key, blob)
         return chunk, last
-
-
-def _make(folder: Path, key: KeySource, kind: RootKind, disk: Disk) -> None:
-    """Make an empty vault; it exists when its header does."""
-    for name in ("data.mdb", "lock.mdb", "tombstones"):
-        disk.remove(folder / name)
-    store_id = crypto.random_bytes(STORE_ID_BYTES)
-    roots = _root_store(kind, folder, store_id, disk)
-    roots.prepare()
-    kdf, kek = key.fresh(reuse=True)
-    KeyTable.create(folder, disk, roots, store_id, Wrapping(kdf, kek)).forget_all_keys()
-    Database(folder, writer=True, store_id=store_id, create=True).close()
-    disk.replace(folder / "vault", _HEADER.pack(_MAGIC, _FORMAT, kind, store_id))
-    key.confirm(kek)
-
-
-def _read_header(folder: Path, disk: Disk) -> tuple[RootKind, bytes]:
-    data = disk.read(folder / "vault")
-    try:
-        magic, version, kind, store_id = _HEADER.unpack(data)
-        if magic == _MAGIC and version == _FORMAT:
-            return RootKind(kind), store_id
-    except (struct.error, ValueError):
-        pass
-    raise VaultIntegrityError(f"{folder / 'vault'}: damaged, or written by a newer Lethe")
-
-
-def _root_store(kind: RootKind, folder: Path, store_id: bytes, disk: Disk) -> RootStore:
-    if kind is RootKind.KEYRING:
-        return KeyringRootStore(store_id.hex())
-    return FileRootStore(folder, disk)
 
 
 def _remove_some(writing: Writing, tokens: list[bytes]) -> int:

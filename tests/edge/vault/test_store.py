@@ -203,7 +203,13 @@ def test_a_closed_vault_is_closed(vault: Vault) -> None:
     vault.close()
 
     assert len(keys) == 0
-    for use in (vault.status, vault.new_owner, vault.tombstones, lambda: list(vault.iterate(Kind.META))):
+    for use in (
+        vault.status,
+        vault.new_owner,
+        vault.tombstones,
+        lambda: vault.tombstone_of(bytes(16)),
+        lambda: list(vault.iterate(Kind.META)),
+    ):
         with pytest.raises(VaultError, match="closed"):
             use()  # type: ignore[operator]
 
