@@ -127,7 +127,9 @@ class CutDisk(RealDisk):
 
 
 def cuts(changes: int) -> Iterator[CutDisk]:
-    """Power cuts at each of so many changes, with torn writes, with and without the cache's content."""
-    for cut_at in range(1, changes + 1):
+    """Power cuts at each of so many changes and after them all; torn writes; a cache that is lost or not."""
+    for cut_at in range(1, changes + 2):
         for kept in (0.0, 0.1, 0.5, 0.9, 0.999, 1.0):
-            yield CutDisk(cut_at=cut_at, kept=kept, loses_cache=kept == 0.5)
+            yield CutDisk(cut_at=cut_at, kept=kept)
+        for kept in (0.0, 0.5):
+            yield CutDisk(cut_at=cut_at, kept=kept, loses_cache=True)
