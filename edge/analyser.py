@@ -209,6 +209,12 @@ class FaceAnalyser:
         face = self._faces.get(track_id)
         return None if face is None else face.vote.embedding
 
+    def forget_identity(self, track_id: int) -> None:
+        """Drop what is known of who a track is; the face itself is still followed."""
+        face = self._faces.get(track_id)
+        if face is not None:
+            face.vote = IdentityVote(self.config.identity)
+
     def analyse(self, frame: Frame) -> tuple[TrackedFace, ...]:
         """The faces of the next frame of the stream, by track id.
 

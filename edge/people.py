@@ -1,5 +1,6 @@
 """Who was seen in a job: one entry for each person, whatever the number of files they are in."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,9 +67,10 @@ class PeopleIndex:
         self._strangers: list[Embedding] = []
         self._stranger_numbers: list[int] = []
         self._known_numbers: dict[bytes, int] = {}
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._strangers) + len(self._known_numbers)
+        return self._count
 
     @property
     def remembered(self) -> int:
@@ -88,8 +90,19 @@ class PeopleIndex:
         known = self._recognised(embedding, view or FaceView())
         if known is not None:
             self._counters.hit("identity")
-            return self._known_numbers.setdefault(known.person_id, len(self))
+            if known.person_id not in self._known_numbers:
+                self._known_numbers[known.person_id] = self._next_number()
+            return self._known_numbers[known.person_id]
         return self._see_stranger(embedding)
+
+    def forget(self, person_ids: Collection[bytes]) -> set[int]:
+        """Drop people whom the memory has forgotten; gives the numbers they had."""
+        gone = [self._known_numbers.pop(who, None) for who in person_ids]
+        return {number for number in gone if number is not None}
+
+    def _next_number(self) -> int:
+        self._count += 1
+        return self._count - 1
 
     def _recognised(self, embedding: Embedding, view: FaceView) -> "Known | None":
         if self._memory is None:
@@ -114,6 +127,6 @@ class PeopleIndex:
                 self._counters.hit("identity")
                 return self._stranger_numbers[best]
         self._counters.miss("identity")
-        self._stranger_numbers.append(len(self))
+        self._stranger_numbers.append(self._next_number())
         self._strangers.append(embedding)
         return self._stranger_numbers[-1]

@@ -5,7 +5,7 @@ would make a better one, and of several the best leads.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
@@ -273,6 +273,15 @@ class SourceStore(Generic[PreparedT]):
         self._caches = caches
         self._prepared: dict[SourceRequest, PreparedT] = {}
         self._told: set[Path] = set()
+        self._owners: dict[SourceRequest, bytes] = {}
+
+    def forget(self, person_ids: Collection[bytes]) -> bool:
+        """Drop people whom the memory has forgotten; says whether one of them is a source of this job."""
+        gone = [request for request, owner in self._owners.items() if owner in person_ids]
+        for request in gone:
+            del self._owners[request]
+            self._prepared.pop(request, None)
+        return bool(gone)
 
     def prepared(self, choice: SourceRequest) -> PreparedT:
         """A person, ready to be fused.
@@ -312,7 +321,7 @@ class SourceStore(Generic[PreparedT]):
                 raise SourceError(f"source @{choice.person}: the face memory is switched off for this job")
             return None
         if choice.person is not None:
-            key = self._key_of_person(choice.person)
+            key = self._key_of_person(choice)
         kept = self._memory.get_artefact(key) if key is not None and not choice.remember_as else None
         if kept is None:
             if choice.person is not None:
@@ -323,11 +332,15 @@ class SourceStore(Generic[PreparedT]):
             return None
         return self._engine.unpack(kept)
 
-    def _key_of_person(self, name: str) -> str:
+    def _key_of_person(self, choice: SourceRequest) -> str:
         assert self._memory is not None
-        person = self._memory.person(name)
+        assert choice.person is not None
+        person = self._memory.person(choice.person)
         if person is None:
-            raise SourceError(f"source @{name}: nobody of that name is remembered; see `lethe memory list`")
+            raise SourceError(
+                f"source @{choice.person}: nobody of that name is remembered; see `lethe memory list`"
+            )
+        self._owners[choice] = person.person_id
         card = self._engine.card
         return f"fuse/{card.name}@{card.version}/{person.person_id.hex()}/any/default"
 

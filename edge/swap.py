@@ -160,6 +160,9 @@ class Swapper:
         self._builder = ReportBuilder()
         self._sessions = SessionPool(self.options.runtime)
         self._memory = memory
+        self._revoked = threading.Event()
+        self._lock = threading.Lock()  # protects the next one: a forget comes from another thread
+        self._forgotten: set[int] = set()
         self._people = PeopleIndex(self._counters, memory)
         self._embedder = MobileFaceNet(self._sessions)
         mesh = MeshConfig(self.options.tier, self.options.shape_strength)
@@ -179,6 +182,20 @@ class Swapper:
         self._references = tuple(self._read_reference(pair) for pair in self._pairs)
         self._sources()
         self._stills = self._new_analyser()
+        if memory is not None:
+            memory.register_purger(self._forget)
+
+    def _forget(self, person_ids: frozenset[bytes]) -> None:
+        """Somebody is forgotten while the job runs: by its caches, its tracks, and as a source."""
+        numbers = self._people.forget(person_ids)
+        with self._lock:
+            self._forgotten |= numbers
+        if self._store.forget(person_ids):
+            self._revoked.set()
+
+    def _stop_if_revoked(self) -> None:
+        if self._revoked.is_set():
+            raise PolicyError("a source was forgotten while the job ran; nothing was written")
 
     def _read_reference(self, pair: Pair) -> Embedding | None:
         """Who the person to be covered is."""
@@ -193,6 +210,7 @@ class Swapper:
 
     def _sources(self) -> list[PreparedSource]:
         """The prepared people, in the order of the pairs."""
+        self._stop_if_revoked()
         with self._clock.stage("prepare"):
             return [self._store.prepared(choice) for choice in self._choices()]
 
@@ -304,6 +322,7 @@ class Swapper:
         fused = self._fuse_still(still.frame, str(path))
         self._count(fused, counts)
         self._stop_if_asked()
+        self._stop_if_revoked()
         with self._clock.stage("encode"), atomic_output(output) as part:
             lost = write_still(fused, still, part, quality=self.options.quality)
         counts.messages = (*still.warnings, *lost)
@@ -355,14 +374,16 @@ class Swapper:
         meter = _Meter(path, total, self._events)
 
         def write_and_count(fused: FusedFrame) -> None:
+            self._stop_if_revoked()
             write(fused)
             counts.frames_in += 1
             self._count(fused, counts)
             meter.frame_done()
 
-        seen: set[int] = set()
+        seen: dict[int, int] = {}  # person by track
 
         def analyse(frame: Frame) -> tuple[TrackedFace, ...]:
+            self._forget_tracks(analyser, seen)
             faces = analyser.analyse(frame)
             self._note_people(analyser, frame, faces, seen, str(path))
             return faces
@@ -374,7 +395,7 @@ class Swapper:
         analyser: FaceAnalyser,
         frame: Frame,
         faces: Sequence[TrackedFace],
-        seen: set[int],
+        seen: dict[int, int],
         source: str,
     ) -> None:
         """Look every track up once, when its identity is known."""
@@ -383,8 +404,14 @@ class Swapper:
                 continue
             embedding = analyser.embedding(face.track_id)
             if embedding is not None:
-                seen.add(face.track_id)
-                self._people.see(embedding, view_of(face, frame.image, source))
+                seen[face.track_id] = self._people.see(embedding, view_of(face, frame.image, source))
+
+    def _forget_tracks(self, analyser: FaceAnalyser, seen: dict[int, int]) -> None:
+        """Running tracks of forgotten people lose what is known of them."""
+        with self._lock:
+            forgotten, self._forgotten = self._forgotten, set()
+        for track_id in [t for t, number in seen.items() if number in forgotten]:
+            analyser.forget_identity(track_id)
 
     def _count(self, fused: FusedFrame, counts: _Counts) -> None:
         counts.frames_out += 1

@@ -48,8 +48,8 @@ def onnxruntime_module() -> ModuleType:
     Raises:
         ModelError: If neither of its two distributions is installed.
     """
-    # From 1.29 on the official builds write a device id to the home folder and report to their maker as soon as
-    # they are imported; only these variables, set before, stop that wholly (two names, by release).
+    # From 1.29 on the official builds write a device id to the home folder and report to their maker as
+    # soon as they are imported; only these variables, set before, stop that wholly (two names, by release).
     os.environ["ORT_DISABLE_TELEMETRY"] = os.environ["ORT_TELEMETRY_DISABLED"] = "1"
     try:
         import onnxruntime

@@ -12,6 +12,7 @@ import pytest
 from edge import Pair, SwapOptions, swap_files
 from edge.memory import FaceMemory, MemorySettings
 from edge.memory.rules import NeverSource
+from edge.progress import Event, InputStarted, Progress
 from edge.report import JobReport, write_report
 from shared.arrays import Embedding
 from shared.errors import PolicyError, SourceError
@@ -92,6 +93,46 @@ def test_a_forgotten_person_is_no_source_any_more(
     report = fuse(settings, Pair((source,)), group, tmp_path / "c.png")
     assert report.cache["artefacts"]["misses"] == 1  # what had been kept went with the person
     assert report.identities["remembered"] == 0
+
+
+def test_a_source_forgotten_while_the_job_runs_ends_it_and_nothing_is_written(
+    settings: MemorySettings, samples: Path, tmp_path: Path
+) -> None:
+    group, clip = samples / "multi_face.jpg", samples / "single_face.mp4"
+    fuse(
+        settings, Pair((samples / "astronaut.png",)), group, tmp_path / "a.png", SwapOptions(remember_as=NAME)
+    )
+    with memory(settings) as opened:
+
+        def forget_at_once(event: Event) -> None:
+            if isinstance(event, InputStarted):
+                opened.forget([opened.require(NAME).person_id])
+
+        report = swap_files(
+            [Pair(person=NAME)], [clip], tmp_path / "b.mp4", events=forget_at_once, memory=opened
+        )
+    assert report.inputs[0].status == "refused"
+    assert "forgotten while the job ran" in (report.inputs[0].error or "")
+    assert not (tmp_path / "b.mp4").exists()
+
+
+def test_a_known_face_forgotten_while_it_is_tracked_is_known_no_more(
+    settings: MemorySettings, samples: Path, tmp_path: Path
+) -> None:
+    man, clip = samples / "single_face.jpg", samples / "single_face.mp4"
+    fuse(
+        settings, Pair((man,)), samples / "multi_face.jpg", tmp_path / "a.png", SwapOptions(remember_as=NAME)
+    )
+    with memory(settings) as opened:
+
+        def forget_later(event: Event) -> None:
+            if isinstance(event, Progress) and opened.person(NAME) is not None:
+                opened.forget([opened.require(NAME).person_id])
+
+        pair = Pair((samples / "astronaut.png",))
+        report = swap_files([pair], [clip], tmp_path / "b.mp4", events=forget_later, memory=opened)
+    assert report.inputs[0].frames_fused == 72
+    assert report.identities == {"seen": 1, "remembered": 0}
 
 
 def test_without_consent_a_job_leaves_nothing_behind(
