@@ -3,7 +3,7 @@
     python -m benchmarks.bulk [--pictures 300] [--people 20]
 
 Every picture is a crop of a photo at another size and brightness. ``same`` compares the outputs of both runs
-byte by byte. Without ``../shared/media`` the people are those of the packaged photos, of whom there are eight.
+byte by byte. Without ``../shared/media`` the people are those of the packaged photos: eight.
 """
 
 import argparse

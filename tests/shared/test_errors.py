@@ -16,6 +16,11 @@ from shared.errors import (
     SomeInputsFailedError,
     SourceError,
     UsageError,
+    VaultError,
+    VaultIntegrityError,
+    VaultKeyError,
+    VaultLockedError,
+    VaultMissingError,
 )
 
 
@@ -38,6 +43,11 @@ def all_errors() -> list[type[FaceFusionError]]:
         (OutputError, 1),
         (ModelError, 1),
         (ProviderError, 1),
+        (VaultError, 1),
+        (VaultIntegrityError, 1),
+        (VaultKeyError, 2),
+        (VaultLockedError, 1),
+        (VaultMissingError, 1),
         (InterruptedJobError, 4),
         (SomeInputsFailedError, 5),
     ],
@@ -47,7 +57,7 @@ def test_every_error_has_its_exit_code(kind: type[FaceFusionError], exit_code: i
 
 
 def test_every_error_is_in_the_tree_drawn_on_top_of_the_module() -> None:
-    assert len(all_errors()) == 12
+    assert len(all_errors()) == 17
     for kind in all_errors():
         assert f"{kind.__name__} " in (errors.__doc__ or ""), kind.__name__
 
