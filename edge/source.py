@@ -20,7 +20,7 @@ from edge.progress import EventSink, SourcePrepared
 from edge.stills import read_still
 from shared.arrays import Embedding, ImageBgr
 from shared.counters import CacheCounters
-from shared.engines import Engine
+from shared.engines import Engine, EngineCard
 from shared.errors import InputError, SourceError
 from shared.faces import TrackedFace
 from shared.mesh.features import closing, mouth_openness
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PreparedT = TypeVar("PreparedT")
 Role = Literal["source", "reference"]
 
-_BACKGROUND_FACE = 0.25
+BACKGROUND_FACE = 0.25
 """Faces narrower than this part of the largest are passers-by, no choice to ask for."""
 _TURNED_DEG, _TOO_TURNED_DEG = 25.0, 50.0
 _NODDING_DEG = 25.0
@@ -46,7 +46,7 @@ _DARK, _BRIGHT = 55.0, 225.0
 _LOPSIDED = 0.30
 """Difference of the two cheeks' lightness over their mean."""
 _OPEN_MOUTH = 0.25
-_SAME_PERSON = 0.30
+SAME_PERSON = 0.30
 """Two photos less alike than this (cosine) show two people: same-person pairs were never below 0.5."""
 
 
@@ -187,7 +187,7 @@ class SourceReader:
         if not usable:
             raise SourceError(f"source {faces[0].path}: {faces[0].judgement.refusal}", path=faces[0].path)
         for face in usable[1:]:
-            if float(face.embedding @ usable[0].embedding) < _SAME_PERSON:
+            if float(face.embedding @ usable[0].embedding) < SAME_PERSON:
                 raise SourceError(
                     f"source {face.path}: shows another person than {usable[0].path}; the photos of one "
                     "--source list must be of one person (use --map for several)",
@@ -209,7 +209,7 @@ def _choose(path: Path, faces: Sequence[TrackedFace], which: int | None, role: R
             )
         return from_left[which - 1]
     largest = max(float(f.xyxy[2] - f.xyxy[0]) for f in faces)
-    near = [f for f in faces if float(f.xyxy[2] - f.xyxy[0]) >= _BACKGROUND_FACE * largest]
+    near = [f for f in faces if float(f.xyxy[2] - f.xyxy[0]) >= BACKGROUND_FACE * largest]
     if len(near) > 1:
         raise SourceError(
             f"{role} {path}: shows {len(near)} faces; "
@@ -239,6 +239,11 @@ class SourceRequest:
     which: int | None = None
     person: str | None = None
     remember_as: str | None = None
+
+
+def key_of_person(card: EngineCard, person_id: bytes) -> str:
+    """Under which a source is kept that is asked for by the person's name."""
+    return f"fuse/{card.name}@{card.version}/{person_id.hex()}/any/default"
 
 
 class SourceStore(Generic[PreparedT]):
@@ -341,8 +346,7 @@ class SourceStore(Generic[PreparedT]):
                 f"source @{choice.person}: nobody of that name is remembered; see `lethe memory list`"
             )
         self._owners[choice] = person.person_id
-        card = self._engine.card
-        return f"fuse/{card.name}@{card.version}/{person.person_id.hex()}/any/default"
+        return key_of_person(self._engine.card, person.person_id)
 
     def _made(self, choice: SourceRequest, key: str | None) -> PreparedT:
         faces = self._reader.read_all(choice.photos, choice.which)
@@ -385,6 +389,4 @@ class SourceStore(Generic[PreparedT]):
         packed = self._engine.pack(made)
         memory.put_artefact(key, [person], packed, source=source)
         if choice.remember_as is not None:
-            card = self._engine.card
-            by_person = f"fuse/{card.name}@{card.version}/{person.hex()}/any/default"
-            memory.put_artefact(by_person, [person], packed, source=source)
+            memory.put_artefact(key_of_person(self._engine.card, person), [person], packed, source=source)

@@ -77,7 +77,7 @@ def test_the_samples_are_those_whose_source_is_noted(samples: Path) -> None:
         "/ro" + r"ot/\w",
         "/wo" + "rk/",
         "index" + "-url",
-        "pythonhosted" + r"\.org",
+        "python" + r"hosted\.org",
         "registry" + r"\.npm",
         r"pypi" + r"\.org/simple",
     ],

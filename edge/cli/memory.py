@@ -325,20 +325,36 @@ def enroll(
         _enroll_folder(folder, consent, yes=yes, as_json=as_json)
         return
     assert name is not None
-    people = _reader().one_person(photos or [], face)
+    reader = _reader()
+    people = reader.one_person(photos or [], face)
     with _memory(writes=True) as memory:
-        enrolled = _enrol(memory, name, people, consent)
+        enrolled = _enrol(memory, reader, name, people, consent)
+        counts = memory.artefact_counts()
     if as_json:
-        _print_json({"person": _person_json(enrolled, 0)})
+        _print_json({"person": _person_json(enrolled, counts.get(enrolled.person_id, 0))})
     else:
         print(_enrolled_line(enrolled))
 
 
 def _enrol(
-    memory: "FaceMemory", name: str, faces: Sequence["PhotoFace"], consent: "Consenting"
+    memory: "FaceMemory",
+    reader: "PhotoReader",
+    name: str,
+    faces: Sequence["PhotoFace"],
+    consent: "Consenting",
 ) -> "KnownPerson":
-    sources = dict.fromkeys(str(face.path.absolute()) for face in faces)
-    return memory.enrol(name, [face.view for face in faces], consent, sources=list(sources))
+    """Remember a person, and what a job needs to fuse them by name if they consented to that."""
+    from edge.source import key_of_person
+    from shared.mesh.engine import MeshEngine
+
+    sources = list(dict.fromkeys(str(face.path.absolute()) for face in faces))
+    person = memory.enrol(name, [face.view for face in faces], consent, sources=sources)
+    if consent.scope == "fusion":
+        engine = MeshEngine()
+        packed = engine.pack(engine.prepare(reader.source_photos(faces)))
+        key = key_of_person(engine.card, person.person_id)
+        memory.put_artefact(key, [person.person_id], packed, source=sources[0])
+    return person
 
 
 def _check_enrolment(photos: list[Path], name: str | None, folder: Path | None, face: int | None) -> None:
@@ -371,7 +387,8 @@ def _enrolled_line(person: "KnownPerson") -> str:
 def _enroll_folder(folder: Path, consent: "Consenting", *, yes: bool, as_json: bool) -> None:
     from edge.memory.enrolment import find_people
 
-    found = find_people(folder, _reader())
+    reader = _reader()
+    found = find_people(folder, reader)
     if as_json and not yes:
         with _memory(writes=False) as memory:
             known = [memory.look_up(person.faces[0].embedding) for person in found.people]
@@ -385,11 +402,12 @@ def _enroll_folder(folder: Path, consent: "Consenting", *, yes: bool, as_json: b
             match = memory.look_up(person.faces[0].embedding)
             name = _name_of(person, match.name if match else None, yes=yes)
             if name:
-                enrolled.append(_enrol(memory, name, person.faces, consent))
+                enrolled.append(_enrol(memory, reader, name, person.faces, consent))
                 if not as_json:
                     print(_enrolled_line(enrolled[-1]))
+        counts = memory.artefact_counts()
     if as_json:
-        _print_json({"people": [_person_json(person, 0) for person in enrolled]})
+        _print_json({"people": [_person_json(p, counts.get(p.person_id, 0)) for p in enrolled]})
     elif not enrolled:
         print("nobody was remembered")
 

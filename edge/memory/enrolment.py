@@ -12,18 +12,17 @@ from edge.landmarks import five_points
 from edge.media import list_inputs, probe_kind
 from edge.memory.clusters import cluster_faces
 from edge.memory.people import View
-from edge.source import judge
+from edge.source import BACKGROUND_FACE, SAME_PERSON, SourceReader, judge
 from edge.stills import read_still
 from shared.arrays import Embedding
 from shared.errors import InputError, SourceError
 from shared.mesh.shape import head_pose
+from shared.mesh.source import SourcePhoto
 from shared.mesh.topology import inter_ocular
 from shared.ort import RuntimeConfig, SessionPool
 
-_SAME_PERSON = 0.30
-"""Two photos less alike than this (cosine) show two people: same-person pairs were never below 0.5."""
-_BACKGROUND_FACE = 0.25
-"""Faces narrower than this part of the largest are passers-by."""
+_MOST_SOURCES = 3
+"""One good frontal photo beats a pile: so many are kept of a person for fusing."""
 _FRONT_DEG, _LEVEL_DEG = 15.0, 12.0
 
 
@@ -85,7 +84,7 @@ class PhotoReader:
         largest = max((float(f.xyxy[2] - f.xyxy[0]) for f in found), default=0.0)
         faces = []
         for number, face in enumerate(found, start=1):
-            if float(face.xyxy[2] - face.xyxy[0]) < _BACKGROUND_FACE * largest:
+            if float(face.xyxy[2] - face.xyxy[0]) < BACKGROUND_FACE * largest:
                 continue
             pose = head_pose(face.landmarks)
             embedding = self._embedder.embed(frame.image, five_points(face.landmarks))
@@ -93,6 +92,20 @@ class PhotoReader:
             refusal = judge(frame.image, face).refusal
             faces.append(PhotoFace(path, number, embedding, pose.yaw_deg, pose.pitch_deg, quality, refusal))
         return faces
+
+    def source_photos(self, faces: Sequence[PhotoFace]) -> list[SourcePhoto]:
+        """The best of the photos once more, with their pixels, as a fusion engine takes them.
+
+        Args:
+            faces: All of one person, as this reader found them.
+
+        Raises:
+            SourceError: If a photo can no longer be read as it was.
+        """
+        best = sorted(faces, key=lambda face: -face.frontality)[:_MOST_SOURCES]
+        reader = SourceReader(self._finder, self._embedder)
+        again = [reader.read(face.path, face.number) for face in best]
+        return [SourcePhoto(each.image, each.face.landmarks) for each in again]
 
     def face(self, path: Path, number: int | None = None) -> PhotoFace:
         """The one face of a photo.
@@ -132,7 +145,7 @@ class PhotoReader:
         """
         faces = sorted((self.face(path, number) for path in paths), key=lambda f: -f.frontality)
         for face in faces[1:]:
-            if float(face.embedding @ faces[0].embedding) < _SAME_PERSON:
+            if float(face.embedding @ faces[0].embedding) < SAME_PERSON:
                 raise SourceError(
                     f"photo {face.path}: shows another person than {faces[0].path}; one at a time",
                     path=face.path,

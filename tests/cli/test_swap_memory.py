@@ -51,3 +51,24 @@ def test_a_rule_that_forbids_remembering_is_exit_code_3(lethe: Run, samples: Pat
     done = lethe("swap", "-s", source, "--remember", "Zoe", str(samples / "multi_face.jpg"), "-o", output)
     assert done.returncode == 3, done.stderr
     assert not Path(output).exists()
+
+
+def test_somebody_enrolled_from_a_photo_can_be_fused_by_name(
+    lethe: Run, samples: Path, tmp_path: Path
+) -> None:
+    source, group = str(samples / "single_face.jpg"), str(samples / "multi_face.jpg")
+    assert lethe("memory", "enroll", "--name", "Zoe", source).returncode == 0
+    done = lethe("swap", "-s", "@Zoe", group, "-o", str(tmp_path / "a.png"))
+    assert done.returncode == 0, done.stderr
+    assert lethe("swap", "-s", source, group, "-o", str(tmp_path / "b.png"), "--no-remember").returncode == 0
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_consent_to_recognition_alone_is_none_to_fusion(lethe: Run, samples: Path, tmp_path: Path) -> None:
+    enrolled = lethe(
+        "memory", "enroll", "--name", "Zoe", "--scope", "recognition", str(samples / "single_face.jpg")
+    )
+    assert enrolled.returncode == 0, enrolled.stderr
+    done = lethe("swap", "-s", "@Zoe", str(samples / "multi_face.jpg"), "-o", str(tmp_path / "a.png"))
+    assert done.returncode == 2
+    assert "no source was kept" in done.stderr
