@@ -173,6 +173,11 @@ def one_line(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
+def note(text: str) -> None:
+    """Say what the user should know, on stderr."""
+    print(one_line(f"note: {text}"), file=sys.stderr)
+
+
 def _show_traceback(debug: bool) -> None:
     if debug:
         logging.getLogger(__name__).debug("traceback", exc_info=True)

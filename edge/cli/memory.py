@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from shared.commandline import new_app, one_line, stdout_console
+from shared.commandline import new_app, note, one_line, stdout_console
 from shared.errors import UsageError, VaultLockedError
 
 if TYPE_CHECKING:
@@ -64,13 +64,9 @@ def _memory(*, writes: bool) -> Iterator["FaceMemory"]:
 
     settings = _settings().memory
     with FaceMemory.manage(
-        settings, notify=_note, writer=writes, passphrase=_ask_passphrase, patience_s=_PATIENCE_S
+        settings, notify=note, writer=writes, passphrase=_ask_passphrase, patience_s=_PATIENCE_S
     ) as memory:
         yield memory
-
-
-def _note(text: str) -> None:
-    print(one_line(f"note: {text}"), file=sys.stderr)
 
 
 def _ask_passphrase() -> str:
@@ -395,7 +391,7 @@ def _enroll_folder(folder: Path, consent: "Consenting", *, yes: bool, as_json: b
         _print_json(_found_json(found, known))
         return
     for path, reason in found.unreadable:
-        _note(f"{path}: {reason}")
+        note(f"{path}: {reason}")
     enrolled = []
     with _memory(writes=True) as memory:
         for person in found.people:
@@ -514,7 +510,7 @@ def export(
     else:
         stdout_console().print(_fields(plain))
         if key_file is not None:
-            _note(f"{key_file} opens the bundle: keep it apart from it")
+            note(f"{key_file} opens the bundle: keep it apart from it")
 
 
 # Changing ------------------------------------------------------------------------------------------------
@@ -632,7 +628,7 @@ def _confirm_forget(
     more = f" and {len(people) - 5} more" if len(people) > 5 else ""
     copies = memory.copies_of([person.person_id for person in people])
     if copies:
-        _note(f"copies that left this machine cannot be recalled: {', '.join(copies)}")
+        note(f"copies that left this machine cannot be recalled: {', '.join(copies)}")
     _confirm(f"Forget {'everybody' if everybody else one_line(named + more)} for good?", yes=yes)
 
 

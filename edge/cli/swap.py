@@ -18,7 +18,7 @@ from edge.cli.parsing import (
     faces_for,
     parse_trim,
 )
-from shared.commandline import one_line
+from shared.commandline import note
 from shared.errors import UsageError
 
 if TYPE_CHECKING:
@@ -323,12 +323,8 @@ def _memory(settings: "MemorySettings", *, needed: bool, off: bool) -> Iterator[
         return
     from edge.memory import FaceMemory
 
-    with FaceMemory.open(settings, notify=_note) as memory:
+    with FaceMemory.open(settings, notify=note) as memory:
         yield memory
-
-
-def _note(text: str) -> None:
-    print(one_line(f"note: {text}"), file=sys.stderr)
 
 
 def _check_side_files(report: Path | None, trace: Path | None, others: Sequence[Path]) -> None:
