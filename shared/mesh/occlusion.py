@@ -110,7 +110,6 @@ class OcclusionModel:
         self._mean: Floats | None = None
         self._hidden = np.zeros((GRID, GRID), np.float32)
         self._foreign = np.zeros((GRID, GRID), np.float32)
-        self._covered = np.zeros((GRID, GRID), np.float32)
         self._usual_presence = 0.0
         self._seen_whole = 0
         self._doubted = False
@@ -140,8 +139,7 @@ class OcclusionModel:
         alert = min(max(alert, 0.0), 1.0)
         hidden = self._departure(look, facing, alert)
         if self._seen_whole < _FRAMES_TO_SETTLE:
-            self._covered = self._cover_at_start(seen, presence)
-            hidden = np.maximum(hidden, self._covered)
+            hidden = np.maximum(hidden, self._cover_at_start(seen, presence))
         rate = np.where(hidden > self._hidden, 1.0 if first else _ATTACK, _RELEASE).astype(np.float32)
         self._hidden += rate * (hidden - self._hidden)
         if self._frames % _SKIN_EVERY == 0:
