@@ -282,6 +282,8 @@ def swap(
     wants_memory = remember is not None or any(pair.person or pair.covers for pair in pairs)
     if no_remember and wants_memory:
         raise UsageError("--no-remember contradicts --remember and @NAME: leave out one of them")
+    if no_cache and wants_memory:
+        raise UsageError("--no-cache leaves the face memory alone too: leave it out, or --remember and @NAME")
     with (
         make_renderer(as_json=as_json, quiet=quiet) as renderer,
         stop_on_signals() as stop,

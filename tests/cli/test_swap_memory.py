@@ -39,6 +39,7 @@ def test_contradictions_about_the_memory_are_refused(lethe: Run, samples: Path, 
         ("-s", "@Zoe", "--no-remember"),
         ("-s", photo, "--remember", "Zoe", "--no-remember"),
         ("-s", "@Zoe", "-s", photo),
+        ("-s", photo, "--remember", "Zoe", "--no-cache"),
     ):
         done = lethe("swap", *arguments, photo, "-o", output)
         assert done.returncode == 2, arguments
